@@ -22,7 +22,7 @@ use crate::faces::cli::{FoundSetting, FoundSettings};
 use crate::faces::connections::{ConnectionRules, Connections};
 use crate::faces::{FaceOptions, Faces, admin, http, mcp, rest, sse};
 use crate::gateway::{ActivityLimits, EmbeddingsOptions, Gateway, MemoryLimits, Options, Rounds};
-use crate::store::{self, CacheQuota, Store, StoreOptions};
+use crate::store::{self, AskLimits, CacheQuota, Store, StoreOptions};
 use crate::upstream::{
     BreakerRules, Commands, Confinement, Deny, Egress, EmbedderOptions, Limits, ProgramCommand, StdioRules,
     become_confined, can_confine, native_tls,
@@ -249,6 +249,8 @@ fn egress(config: &Config) -> anyhow::Result<Arc<Egress>> {
 
 /// Bytes that are counted for a record's texts beside the two previews.
 const RECORD_BYTES: usize = 2048;
+/// Purpose label for deriving the keys of digests of calls from the shared secrets.
+const CONSENT_PURPOSE: &[u8] = b"mcpproxy permission requests v1";
 
 fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Options {
     let limits = &config.limits;
@@ -259,6 +261,15 @@ fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Opt
         policy: Arc::clone(&config.policy),
         keyring: Arc::new(keyring),
         rounds: Arc::new(Rounds::new(config.session_keys.iter().map(|key| key.expose().as_bytes()))),
+        consent_keys: config
+            .session_keys
+            .iter()
+            .map(|key| Key::of_secret(key.expose().as_bytes(), CONSENT_PURPOSE))
+            .collect(),
+        consent: AskLimits {
+            per_minute: limits.consent_asks_per_minute.into(),
+            pending: limits.consent_pending_per_key.into(),
+        },
         bootstrap_hash: Sha256::digest(config.bootstrap_key.expose().as_bytes()).into(),
         stale_max: config.stale_max,
         commands: Arc::new(commands(config)),

@@ -4,6 +4,7 @@ pub mod activity;
 pub mod annotations;
 pub mod backoff;
 pub mod canonical;
+pub mod consent;
 pub mod cut;
 pub mod damping;
 pub mod diff;

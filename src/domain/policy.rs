@@ -159,6 +159,11 @@ impl AskTerms {
         }
     }
 
+    /// Returns terms that hold where none are known: another person decides, and nothing is remembered.
+    pub fn strictest() -> AskTerms {
+        AskTerms::plain(Assurance::Approver, false)
+    }
+
     /// Returns the terms without anything to remember.
     fn once(self) -> AskTerms {
         AskTerms { remember: Choice::of(0, REMEMBERED), ..self }

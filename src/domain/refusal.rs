@@ -1,5 +1,7 @@
 //! Refusals of calls: the closed list of codes, and the content of a refusal.
 
+use uuid::Uuid;
+
 use super::operation::{OperationType, Variant};
 use super::text_enum::text_enum;
 
@@ -38,8 +40,24 @@ text_enum! {
         ServerMismatch = "server_mismatch",
         /// Check 11: the policy denies the call.
         PolicyDenied = "policy_denied",
+        /// Check 11: a person is being asked; the same call gets the answer later.
+        ConsentPending = "consent_pending",
+        /// Check 11: a person refused the call.
+        ConsentDenied = "consent_denied",
+        /// Check 11: nobody answered in time.
+        ConsentTimedOut = "consent_timed_out",
+        /// Check 11: the answer that came was not on offer.
+        ConsentMalformed = "consent_malformed",
+        /// Check 11: a person ended the caller's turn.
+        TurnCancelled = "turn_cancelled",
         /// Check 11: the policy asks a person first, and nobody can be asked.
         ConsentUndeliverable = "consent_undeliverable",
+        /// Check 11: the key has too many open or new permission requests.
+        ConsentThrottled = "consent_throttled",
+        /// Check 11: the tool was refused several times, and nobody is asked for a while.
+        ConsentCooldown = "consent_cooldown",
+        /// Check 11: a person's answer is for another definition, or was used already.
+        ConsentLapsed = "consent_lapsed",
         /// Check 12: the key, or its tenant, used up its attempts per minute.
         RateLimited = "rate_limited",
         /// Check 12: the deployment or this tenant has too much in flight.
@@ -71,7 +89,7 @@ impl Code {
     /// Returns the class, which decides the status of the activity record and of the REST answer.
     pub fn class(self) -> Class {
         match self {
-            Code::RateLimited => Class::Rate,
+            Code::RateLimited | Code::ConsentThrottled => Class::Rate,
             Code::Overloaded | Code::ServerUnavailable | Code::RecordUnavailable | Code::CacheUnavailable => {
                 Class::Limit
             }
@@ -82,9 +100,16 @@ impl Code {
             | Code::UpstreamNeedsInput => Class::AfterDispatch,
             Code::Cancelled => Class::Cancelled,
             Code::NotFound => Class::NotFound,
-            Code::OperationNotPermitted | Code::PolicyDenied | Code::ConsentUndeliverable => {
-                Class::Permission
-            }
+            Code::OperationNotPermitted
+            | Code::PolicyDenied
+            | Code::ConsentPending
+            | Code::ConsentDenied
+            | Code::ConsentTimedOut
+            | Code::ConsentMalformed
+            | Code::TurnCancelled
+            | Code::ConsentUndeliverable
+            | Code::ConsentCooldown
+            | Code::ConsentLapsed => Class::Permission,
             Code::InvalidName
             | Code::InvalidArguments
             | Code::InvalidIntent
@@ -135,12 +160,21 @@ pub struct Refusal {
     pub recommended: Option<Variant>,
     /// Seconds after which a retry helps; `None` when unknown.
     pub retry_after_s: Option<u64>,
+    /// Permission request that the refusal is about; `None` without one.
+    pub consent_id: Option<Uuid>,
 }
 
 impl Refusal {
     /// Creates a refusal with a text and nothing to recommend.
     pub fn new(code: Code, message: impl Into<String>) -> Refusal {
-        Refusal { code, message: message.into(), expected: None, recommended: None, retry_after_s: None }
+        Refusal {
+            code,
+            message: message.into(),
+            expected: None,
+            recommended: None,
+            retry_after_s: None,
+            consent_id: None,
+        }
     }
 
     /// Creates the refusal of a call that was sent and may have run; `what` says what went wrong after that.
@@ -157,6 +191,11 @@ impl Refusal {
     /// Adds the number of seconds after which a retry helps.
     pub fn retry_after(self, seconds: u64) -> Refusal {
         Refusal { retry_after_s: Some(seconds), ..self }
+    }
+
+    /// Adds the permission request that the refusal is about.
+    pub fn about_consent(self, id: Uuid) -> Refusal {
+        Refusal { consent_id: Some(id), ..self }
     }
 
     /// Adds the variant that would be accepted.

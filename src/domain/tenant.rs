@@ -37,6 +37,12 @@ pub enum Action {
     Approve,
     /// See policies, and have them explained.
     SeePolicies,
+    /// See permission requests and grants of the tenant.
+    SeeConsent,
+    /// See the permission requests of the own key.
+    SeeOwnConsent,
+    /// Decide permission requests.
+    DecideConsent,
     /// Manage keys, settings and policies.
     ManageKeys,
     /// Manage tenants.
@@ -46,7 +52,7 @@ pub enum Action {
 impl Action {
     /// Returns whether the platform may do this in a suspended tenant: read, and manage keys, but call and change nothing.
     pub fn is_open_while_suspended(self) -> bool {
-        !matches!(self, Action::UseTools | Action::ChangeServers | Action::Approve)
+        !matches!(self, Action::UseTools | Action::ChangeServers | Action::Approve | Action::DecideConsent)
     }
 }
 
@@ -75,8 +81,8 @@ impl Role {
     /// Returns whether the role has the right to an action. The platform key acts as admin of the tenant that it names.
     pub fn may(self, action: Action) -> bool {
         use Action::{
-            Approve, ChangeServers, ManageKeys, ManageTenants, ReadActivity, ReadOwnActivity, SeePolicies,
-            SeeServers, UseTools,
+            Approve, ChangeServers, DecideConsent, ManageKeys, ManageTenants, ReadActivity, ReadOwnActivity,
+            SeeConsent, SeeOwnConsent, SeePolicies, SeeServers, UseTools,
         };
         match action {
             UseTools => matches!(self, Role::Agent | Role::Operator | Role::Admin | Role::Platform),
@@ -86,6 +92,9 @@ impl Role {
                 matches!(self, Role::Auditor | Role::Operator | Role::Admin | Role::Platform)
             }
             ChangeServers | Approve => matches!(self, Role::Operator | Role::Admin | Role::Platform),
+            SeeConsent => self.may(SeeServers) || self == Role::Approver,
+            SeeOwnConsent => self.may(SeeConsent) || self == Role::Agent,
+            DecideConsent => matches!(self, Role::Approver | Role::Admin | Role::Platform),
             ManageKeys => matches!(self, Role::Admin | Role::Platform),
             ManageTenants => self == Role::Platform,
         }
@@ -100,11 +109,24 @@ mod tests {
     fn the_table() {
         use Action::*;
         let rows: [(Role, &[Action]); 6] = [
-            (Role::Agent, &[UseTools, ReadOwnActivity]),
-            (Role::Auditor, &[ReadActivity, ReadOwnActivity, SeeServers, SeePolicies]),
+            (Role::Agent, &[UseTools, ReadOwnActivity, SeeOwnConsent]),
+            (
+                Role::Auditor,
+                &[ReadActivity, ReadOwnActivity, SeeServers, SeePolicies, SeeConsent, SeeOwnConsent],
+            ),
             (
                 Role::Operator,
-                &[UseTools, ReadActivity, ReadOwnActivity, SeeServers, ChangeServers, Approve, SeePolicies],
+                &[
+                    UseTools,
+                    ReadActivity,
+                    ReadOwnActivity,
+                    SeeServers,
+                    ChangeServers,
+                    Approve,
+                    SeePolicies,
+                    SeeConsent,
+                    SeeOwnConsent,
+                ],
             ),
             (
                 Role::Admin,
@@ -116,10 +138,13 @@ mod tests {
                     ChangeServers,
                     Approve,
                     SeePolicies,
+                    SeeConsent,
+                    SeeOwnConsent,
+                    DecideConsent,
                     ManageKeys,
                 ],
             ),
-            (Role::Approver, &[]),
+            (Role::Approver, &[SeeConsent, SeeOwnConsent, DecideConsent]),
             (
                 Role::Platform,
                 &[
@@ -130,6 +155,9 @@ mod tests {
                     ChangeServers,
                     Approve,
                     SeePolicies,
+                    SeeConsent,
+                    SeeOwnConsent,
+                    DecideConsent,
                     ManageKeys,
                     ManageTenants,
                 ],
@@ -143,6 +171,9 @@ mod tests {
             ChangeServers,
             Approve,
             SeePolicies,
+            SeeConsent,
+            SeeOwnConsent,
+            DecideConsent,
             ManageKeys,
             ManageTenants,
         ];

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::domain::consent::MayNotDecide;
 use crate::domain::refusal::Refusal;
 use crate::store::StoreError;
 
@@ -15,6 +16,9 @@ pub enum GatewayError {
     /// The caller's role does not permit this.
     #[error("{0}")]
     Forbidden(String),
+    /// The caller may not decide this permission request.
+    #[error("{}", .0.text())]
+    MayNotDecide(MayNotDecide),
     /// A part of the request is invalid.
     #[error("{message}")]
     Invalid {
@@ -44,6 +48,11 @@ impl GatewayError {
     /// Returns a [`GatewayError::Invalid`] about this field.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> GatewayError {
         GatewayError::Invalid { field: Some(field.into()), message: message.into() }
+    }
+
+    /// Returns whether the caller lacks a right.
+    pub(super) fn is_forbidden(&self) -> bool {
+        matches!(self, GatewayError::Forbidden(_) | GatewayError::MayNotDecide(_))
     }
 
     /// Maps a failure of the store; `what` is the noun in "not found".

@@ -1,12 +1,13 @@
 //! Floor 2: the use cases. The only floor that knows both store and upstream; it returns values, never HTTP or JSON-RPC.
 //!
 //! Each folder is a wing with one owner. A wing uses those after it in this list and never one before it: `upkeep`,
-//! `servers`, `calls`, `search`, `log`, `tenants`, `catalog`. The files beside the folders are shared by all wings and know
+//! `servers`, `calls`, `search`, `consent`, `log`, `tenants`, `catalog`. The files beside the folders are shared by all wings and know
 //! none of them.
 
 mod calls;
 mod catalog;
 mod clock;
+mod consent;
 mod credentials;
 mod error;
 mod kept;
@@ -33,6 +34,7 @@ pub use catalog::{
     Catalog, DirectPage, DirectView, ListKey, ListPlan, Offer, OffersPage, OffersView, ServerEntry,
     ServerState, ServerStates, Tool, View,
 };
+pub use consent::{Consent, ConsentView, DecideRequest};
 pub use credentials::Headers;
 pub use error::GatewayError;
 pub use life::Lifecycle;
@@ -74,6 +76,8 @@ pub struct Gateway {
     pub log: Arc<Log>,
     /// Searches for tools.
     pub search: Arc<Search>,
+    /// Permission requests.
+    pub consent: Arc<Consent>,
     /// Calls of tools, prompts and resources.
     pub calls: Arc<Calls>,
     /// Upstream servers, and decisions about them.
@@ -102,11 +106,12 @@ impl Gateway {
         let tenants = Arc::new(Tenants::new(&ground));
         let log = Arc::new(Log::new(&ground, &tenants));
         let search = Arc::new(Search::new(&ground, &tenants, &log, tls)?);
-        let calls = Arc::new(Calls::new(&ground, &tenants, &log));
+        let consent = Arc::new(Consent::new(&ground, &tenants, &log));
+        let calls = Arc::new(Calls::new(&ground, &tenants, &log, &consent));
         let servers = Arc::new(Servers::new(&ground, egress, &tenants, &log, (journal, lines)));
-        let upkeep = Arc::new(Upkeep::new(&ground, &tenants, &log, &search, &calls, &servers));
+        let upkeep = Arc::new(Upkeep::new(&ground, &tenants, &log, &search, (&consent, &calls), &servers));
         let Ground { options, life, .. } = ground;
-        Ok(Gateway { options, life, tenants, log, search, calls, servers, upkeep })
+        Ok(Gateway { options, life, tenants, log, search, consent, calls, servers, upkeep })
     }
 }
 

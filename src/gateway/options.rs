@@ -8,10 +8,10 @@ use super::trace::Tracer;
 use crate::domain::id::ReplicaId;
 use crate::domain::policy::RuleSet;
 use crate::domain::quota::Quotas;
-use crate::domain::seal::Keyring;
+use crate::domain::seal::{Key, Keyring};
 use crate::domain::search::TEXT_VERSION;
 use crate::domain::settings::Defaults;
-use crate::store::CacheQuota;
+use crate::store::{AskLimits, CacheQuota};
 use crate::upstream::{Commands, EmbedderOptions, Limits, MemoryLimits, StdioRules};
 
 /// Limits and defaults of this deployment.
@@ -27,6 +27,10 @@ pub struct Options {
     pub keyring: Arc<Keyring>,
     /// Sealing of the state that requests carry between rounds.
     pub rounds: Arc<Rounds>,
+    /// Keys of the digests by which permission requests know their calls; the first is stored, all are looked for.
+    pub consent_keys: Arc<[Key]>,
+    /// Limits on the permission requests of one key.
+    pub consent: AskLimits,
     /// SHA-256 of the bootstrap key.
     pub bootstrap_hash: [u8; 32],
     /// Longest time without confirmation of keys and revisions before requests are refused.

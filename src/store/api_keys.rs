@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::revisions::{self, RevisionKind};
 use super::tx::{Lane, TxAccess};
-use super::{PolicyInForce, Store, StoreError, quotas};
+use super::{GrantInForce, PolicyInForce, Store, StoreError, quotas};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::quota::{OwnQuotas, Quotas};
 use crate::domain::settings::Settings;
@@ -303,8 +303,10 @@ impl Store {
         .await?;
         let settings = super::settings::all(&mut tx, tenant).await?;
         let policies = super::policies::in_force(&mut tx, tenant, known).await?;
+        let grants = super::consent::grants_in_force(&mut tx, tenant).await?;
         tx.commit().await?;
-        Ok(AccessRows { tenant_name, rev, is_suspended, quotas, keys: readable(keys), settings, policies })
+        let keys = readable(keys);
+        Ok(AccessRows { tenant_name, rev, is_suspended, quotas, keys, settings, policies, grants })
     }
 }
 
@@ -351,4 +353,6 @@ pub struct AccessRows {
     pub settings: Vec<(Uuid, Settings)>,
     /// Policies in force of the tenant and its keys.
     pub policies: Vec<PolicyInForce>,
+    /// Grants that hold.
+    pub grants: Vec<GrantInForce>,
 }

@@ -12,6 +12,7 @@ mod activity_tail;
 mod activity_write;
 mod api_keys;
 mod connect;
+mod consent;
 mod error;
 mod leftovers;
 mod listings;
@@ -53,6 +54,10 @@ pub use activity_summary::{ActivityCount, ActivitySummary, CallSummary, Decision
 pub use activity_tail::{Commit, Tail};
 pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
+pub use consent::{
+    AskLimits, AskOutcome, ConsentClaim, ConsentFilter, ConsentGrant, ConsentRow, ConsentSwept,
+    ConsumeOutcome, DecideOutcome, GrantInForce, NewConsent, NewDecision, NewGrant, OLD_CONSENT_TABLES,
+};
 pub use error::StoreError;
 pub use listings::{
     Applied, AppliedOffers, Before, Discovered, FailureNoted, FoundOffers, NewListing, NewOffers, Right,
@@ -70,7 +75,7 @@ pub use removed::TABLES_OF_SERVERS;
 pub use replicas::{Beat, HEARTBEAT_TTL_S, ReplicaLease};
 pub use response_cache::{CacheQuota, CachedText, NewCachedTexts};
 pub use revisions::{
-    CancelNotice, Change, Listener, MISLED_KEYS_MAX, Misled, MisledKey, Notice, RevisionKind,
+    CancelNotice, Change, ConsentNotice, Listener, MISLED_KEYS_MAX, Misled, MisledKey, Notice, RevisionKind,
 };
 pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret};
 pub use server_logs::{NewLogLine, StoredLogLine};

@@ -17,7 +17,10 @@ const AGAIN_DAYS: i32 = 2;
 
 /// Tables of tenants, each before those that it refers to. The log is missing, because retention empties it.
 /// `revisions` are missing too: they notify every replica of the deletion, and so are purged last.
-pub const PURGED_TABLES: [&str; 14] = [
+pub const PURGED_TABLES: [&str; 17] = [
+    "consent_fences",
+    "consent_grants",
+    "consent_requests",
     "tool_embeddings",
     "server_logs",
     "server_secrets",

@@ -18,6 +18,7 @@ use crate::domain::text_enum::text_enum;
 const CHANNEL: &str = "mcpproxy_revisions";
 const CANCEL_CHANNEL: &str = "mcpproxy_cancel";
 const MISLED_CHANNEL: &str = "mcpproxy_misled";
+const CONSENT_CHANNEL: &str = "mcpproxy_consent";
 /// Most keys in one notice, whose payload has at most 8000 bytes.
 pub const MISLED_KEYS_MAX: usize = 100;
 /// Silence after which a listener checks its connection.
@@ -82,6 +83,15 @@ pub struct MisledKey {
     pub kinds: [bool; 3],
 }
 
+/// Notice that a permission request was made or has moved. A lost notice costs whoever waits a poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConsentNotice {
+    /// Tenant of the request.
+    pub tenant: TenantId,
+    /// Id of the request.
+    pub id: uuid::Uuid,
+}
+
 /// Notice that a replica receives from the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -91,6 +101,8 @@ pub enum Notice {
     Cancel(CancelNotice),
     /// Outdated lists were served.
     Misled(Misled),
+    /// A permission request has moved.
+    Consent(ConsentNotice),
 }
 
 /// Takes the next revision; must be first in a transaction that changes something. The row lock serializes writers of
@@ -167,6 +179,13 @@ pub(super) async fn commit(
 pub(super) async fn notify(tx: &mut Unit, change: Change) -> Result<(), StoreError> {
     let payload = serde_json::json!(change).to_string();
     sqlx::query("select pg_notify($1, $2)").bind(CHANNEL).bind(payload).execute(&mut **tx).await?;
+    Ok(())
+}
+
+/// Notifies every replica of a permission request that moves, once the transaction is committed.
+pub(super) async fn tell_consent(tx: &mut Unit, tenant: TenantId, id: uuid::Uuid) -> Result<(), StoreError> {
+    let payload = serde_json::json!(ConsentNotice { tenant, id }).to_string();
+    sqlx::query("select pg_notify($1, $2)").bind(CONSENT_CHANNEL).bind(payload).execute(&mut **tx).await?;
     Ok(())
 }
 
@@ -253,7 +272,8 @@ impl Store {
         let mut listener = PgListener::connect_with(&pool).await?;
         // the caller reconnects: it must then compare revisions, or notices are lost unseen
         listener.eager_reconnect(false);
-        timeout(LISTEN_ANSWER_MAX, listener.listen_all([CHANNEL, CANCEL_CHANNEL, MISLED_CHANNEL]))
+        let channels = [CHANNEL, CANCEL_CHANNEL, MISLED_CHANNEL, CONSENT_CHANNEL];
+        timeout(LISTEN_ANSWER_MAX, listener.listen_all(channels))
             .await
             .map_err(|_| sqlx::Error::PoolTimedOut)??;
         Ok(Listener { listener, alive_at: Instant::now() })
@@ -296,6 +316,7 @@ impl Listener {
                     let read = match notice.channel() {
                         CANCEL_CHANNEL => serde_json::from_str(payload).map(Notice::Cancel),
                         MISLED_CHANNEL => serde_json::from_str(payload).map(Notice::Misled),
+                        CONSENT_CHANNEL => serde_json::from_str(payload).map(Notice::Consent),
                         _ => serde_json::from_str(payload).map(Notice::Change),
                     };
                     // a notice of a newer release concerns data that this binary does not hold

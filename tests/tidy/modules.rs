@@ -12,7 +12,7 @@ use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
 use super::{complain, production_files};
 
 /// Wings of the gateway floor: each uses those behind it in this list, never one before.
-const WINGS: [&str; 7] = ["upkeep", "servers", "calls", "search", "log", "tenants", "catalog"];
+const WINGS: [&str; 8] = ["upkeep", "servers", "calls", "search", "consent", "log", "tenants", "catalog"];
 
 /// Rooms of `upstream`: each uses those behind it in this list, never one before.
 const ROOMS: [&str; 8] = ["pool", "connection", "kinds", "stdio", "http", "target", "protocol", "admission"];

@@ -239,6 +239,10 @@ pub struct LimitSettings {
     pub drain: Duration,
     /// Time before the drain for which new connections are still accepted, while `/readyz` says `draining`; may be 0.
     pub drain_delay: Duration,
+    /// Most new permission requests of one key per minute, over all replicas.
+    pub consent_asks_per_minute: u32,
+    /// Most open permission requests of one key.
+    pub consent_pending_per_key: u32,
     /// Time for which a page of `/metrics` is reused.
     pub metrics_age_max: Duration,
     /// Database connections for committing activity records.

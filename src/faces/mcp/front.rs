@@ -303,6 +303,7 @@ impl Incoming<'_> {
     fn call(&self, era: ClientEra, client: Client, session: Option<Session>) -> McpCall<'_> {
         let mut attempt = self.operation.part(self.entry.attempt(self.headers, self.id, self.meta));
         attempt.client = client;
+        attempt.session_began = session.as_ref().and_then(Session::began);
         attempt.session_id = session.map(|session| session.id);
         McpCall {
             faces: self.entry.faces,

@@ -180,7 +180,7 @@ fn with_notes(text: &str, notes: &[(&str, String)]) -> Option<String> {
 /// Returns a refusal as a tool result by which a model can correct itself.
 fn refusal(era: ClientEra, refused: &Refused) -> String {
     let Refused { refusal, tool, variant, declared, is_structured } = refused;
-    let structured = serde_json::json!({
+    let mut structured = serde_json::json!({
         "code": refusal.code,
         "message": refusal.message,
         "tool": tool,
@@ -189,6 +189,9 @@ fn refusal(era: ClientEra, refused: &Refused) -> String {
         "expected": refusal.expected,
         "recommended": refusal.recommended,
     });
+    if let (Some(id), Some(members)) = (refusal.consent_id, structured.as_object_mut()) {
+        members.insert("consent_id".to_owned(), id.to_string().into());
+    }
     if *is_structured {
         return error_result(era, &refusal.message, &structured.to_string());
     }

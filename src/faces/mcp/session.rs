@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, Utc};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -80,6 +81,11 @@ impl Session {
     /// Returns how long ago the session was opened; `None` if that is unknown.
     pub(super) fn lasted(&self) -> Option<Duration> {
         Some(Duration::from_secs(now_s()?.saturating_sub(self.began_s?)))
+    }
+
+    /// Returns the end of the second in which the session was opened; `None` if that is unknown.
+    pub(super) fn began(&self) -> Option<DateTime<Utc>> {
+        DateTime::from_timestamp(i64::try_from(self.began_s?).ok()? + 1, 0)
     }
 
     /// Returns the client, as it introduced itself.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{StatusCode, header};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
 use crate::domain::operation::{OperationType, Variant};
 use crate::domain::refusal::{Class, Code, Refusal};
@@ -81,7 +82,7 @@ impl RestError {
 fn status_of(error: &GatewayError) -> StatusCode {
     match error {
         GatewayError::NotFound(_) => StatusCode::NOT_FOUND,
-        GatewayError::Forbidden(_) => StatusCode::FORBIDDEN,
+        GatewayError::Forbidden(_) | GatewayError::MayNotDecide(_) => StatusCode::FORBIDDEN,
         GatewayError::Invalid { .. } => StatusCode::BAD_REQUEST,
         GatewayError::Conflict(_) => StatusCode::CONFLICT,
         GatewayError::Limit(_) => StatusCode::TOO_MANY_REQUESTS,
@@ -95,6 +96,7 @@ pub(super) fn code_of(error: &GatewayError) -> &'static str {
     match error {
         GatewayError::NotFound(_) => "not_found",
         GatewayError::Forbidden(_) => "forbidden",
+        GatewayError::MayNotDecide(why) => why.as_str(),
         GatewayError::Invalid { .. } => "invalid_request",
         GatewayError::Conflict(_) => "conflict",
         GatewayError::Limit(_) => "rate_limited",
@@ -135,6 +137,8 @@ struct RefusedBody<'a> {
     declared: Option<OperationType>,
     expected: Option<OperationType>,
     recommended: Option<Variant>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consent_id: Option<Uuid>,
     request_id: Option<&'a str>,
 }
 
@@ -149,6 +153,7 @@ pub(super) fn refused(refused: &Refused, request_id: Option<&str>) -> Result<Res
         declared: *declared,
         expected: refusal.expected,
         recommended: refusal.recommended,
+        consent_id: refusal.consent_id,
         request_id,
     };
     Ok(with_retry_after(write(status_of_class(refusal.code.class()), body)?, refusal))

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use self::cancel::Cancellations;
 use self::response_cache::CacheLane;
-use super::{Ground, Lifecycle, Log, Options, Tenants};
+use super::{Consent, Ground, Lifecycle, Log, Options, Tenants};
 use crate::domain::measure::Series;
 use crate::store::Store;
 use crate::upstream::Pool;
@@ -33,6 +33,7 @@ pub struct Calls {
     life: Arc<Lifecycle>,
     tenants: Arc<Tenants>,
     log: Arc<Log>,
+    consent: Arc<Consent>,
     cancellations: Arc<Cancellations>,
     cache_lane: CacheLane,
     /// Time that the gateway itself added to calls, by the tier of the tool.
@@ -40,7 +41,12 @@ pub struct Calls {
 }
 
 impl Calls {
-    pub(super) fn new(ground: &Ground, tenants: &Arc<Tenants>, log: &Arc<Log>) -> Calls {
+    pub(super) fn new(
+        ground: &Ground,
+        tenants: &Arc<Tenants>,
+        log: &Arc<Log>,
+        consent: &Arc<Consent>,
+    ) -> Calls {
         let Ground { store, upstreams, options, life } = ground.clone();
         Calls {
             store,
@@ -50,6 +56,7 @@ impl Calls {
             life,
             tenants: Arc::clone(tenants),
             log: Arc::clone(log),
+            consent: Arc::clone(consent),
             cancellations: Arc::default(),
             overhead: Series::of_own(),
         }

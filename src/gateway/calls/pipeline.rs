@@ -7,6 +7,7 @@ mod door;
 mod ending;
 mod facts;
 mod outcome;
+mod permit;
 pub(super) mod policy;
 mod record;
 mod request;
@@ -30,6 +31,7 @@ use super::cancel::{CancelBy, Named};
 use crate::domain::annotations::Tier;
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::catalog::{ServerEntry, Tool};
+use crate::gateway::consent::UsedPermit;
 use crate::gateway::log::{Attempt, Pending, RecordUnavailable, record_unavailable};
 use crate::gateway::outlive::Outlive;
 use crate::gateway::tenants::{Caller, Shed};
@@ -59,6 +61,8 @@ struct Ready {
     facts: Facts,
     checked: Checked,
     opened: OpenedRound,
+    /// Permission that this call has used up.
+    permit: Option<UsedPermit>,
 }
 
 impl Calls {
@@ -131,12 +135,19 @@ impl Calls {
             Err(InvalidState) => return Err(self.refuse_state(pending, &run, facts).await),
         };
         pending.record.parent_id = opened.first;
-        let Checked::Tool(call) = &mut checked else { return Ok(Ready { pending, facts, checked, opened }) };
-        if let Err(refusal) = self.check_policy(attempt, call, &facts, &mut pending.record).await {
-            return Err(self.refuse(pending, &run, facts.refused(refusal)).await);
+        let Checked::Tool(call) = &mut checked else {
+            return Ok(Ready { pending, facts, checked, opened, permit: None });
+        };
+        let permit = match self.check_policy(attempt, call, &facts, &mut pending.record).await {
+            Ok(permit) => permit,
+            Err(refusal) => return Err(self.refuse(pending, &run, facts.refused(refusal)).await),
+        };
+        if call.tier == Tier::Read && permit.is_none() {
+            return Ok(Ready { pending, facts, checked, opened, permit: None });
         }
-        if call.tier == Tier::Read {
-            return Ok(Ready { pending, facts, checked, opened });
+        if let Some(permit) = &permit {
+            pending.record.consent_id = Some(permit.id);
+            pending.record.wait_ms = Some(permit.wait_ms);
         }
         // if it fails, the log closes the record itself: the row may be committed later
         let Ok(pending) = pending.open().await else {
@@ -153,7 +164,14 @@ impl Calls {
         if !opened.is_of(|| checked.digest(attempt)) {
             return Err(self.refuse_state(pending, &run, facts).await);
         }
-        Ok(Ready { pending, facts, checked, opened })
+        let permit = match self.use_permit(attempt, &checked, permit).await {
+            Ok(permit) => permit,
+            Err(refusal) => {
+                let run = Run { is_over: false, ..run };
+                return Err(self.refuse(pending, &run, facts.refused(refusal)).await);
+            }
+        };
+        Ok(Ready { pending, facts, checked, opened, permit })
     }
 
     /// Runs the checks of a request. Notes the facts as far as they are known, also on a refusal.
@@ -213,7 +231,7 @@ impl Calls {
     /// Sends a request, and closes its record with the outcome.
     async fn send(
         &self,
-        Ready { mut pending, facts, checked, mut opened }: Ready,
+        Ready { mut pending, facts, checked, mut opened, permit }: Ready,
         attempt: &Attempt,
         mut request: CallRequest,
         cancelled: impl Future<Output = ()> + Send,
@@ -242,6 +260,7 @@ impl Calls {
         let asking = Asking { attempt, server, opened: &opened, record: record.id };
         let concluded = self.conclude(&asking, record, ended, || checked.digest(attempt)).await;
         let took = sending.ended(&concluded);
+        self.finish_permit(attempt, &checked, permit, &concluded);
         let mut outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(facts.refused(refusal)));
         if let Checked::Tool(_) = checked {
             outcome = self.shorten(attempt, record, outcome).await;
@@ -278,6 +297,7 @@ impl Calls {
         }
         let record = &mut pending.record;
         record.status = status_of(refused.refusal.code);
+        record.consent_id = record.consent_id.or(refused.refusal.consent_id);
         record::error(record, &refused.refusal);
         if self.close_refused(pending, run).await.is_err() {
             refused.refusal = record_unavailable();

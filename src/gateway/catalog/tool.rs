@@ -96,6 +96,11 @@ impl Shape {
         self.published.get_or_init(|| Published::of(&self.definition))
     }
 
+    /// Returns the description; empty if there is none.
+    pub(in crate::gateway) fn description(&self) -> &str {
+        &self.description
+    }
+
     /// Returns the fingerprint of the definition, byte for byte.
     pub(in crate::gateway) fn print(&self) -> Fingerprint {
         self.print

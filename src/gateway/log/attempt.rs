@@ -35,6 +35,8 @@ pub struct Attempt {
     pub client: Client,
     /// Handshake session; `None` without one.
     pub session_id: Option<String>,
+    /// Time at which that session began at the latest; `None` if that is unknown.
+    pub session_began: Option<DateTime<Utc>>,
     /// Id that the client gave the request.
     pub request_id: Option<String>,
     /// W3C trace id; `None` without a trace.
@@ -55,6 +57,7 @@ impl Attempt {
             source,
             client: Client::default(),
             session_id: None,
+            session_began: None,
             request_id: None,
             trace_id: None,
             trace: None,

@@ -148,7 +148,7 @@ impl Log {
     pub fn end_act(&self, attempt: &Attempt, acting: Acting, outcome: Result<(), &GatewayError>) {
         let mut pending = acting.pending;
         ended(&mut pending.record, attempt.started, outcome);
-        let is_forbidden = matches!(outcome, Err(GatewayError::Forbidden(_)));
+        let is_forbidden = outcome.is_err_and(GatewayError::is_forbidden);
         match is_forbidden && !self.keeps_forbidden(attempt) {
             true => pending.forget(),
             false => pending.close(),
@@ -294,6 +294,7 @@ fn act_failure(error: &GatewayError) -> (Status, &'static str) {
     match error {
         GatewayError::NotFound(_) => (Status::Blocked, "not_found"),
         GatewayError::Forbidden(_) => (Status::Blocked, "forbidden"),
+        GatewayError::MayNotDecide(why) => (Status::Blocked, why.as_str()),
         GatewayError::Invalid { .. } => (Status::Blocked, "invalid_request"),
         GatewayError::Conflict(_) => (Status::Blocked, "conflict"),
         GatewayError::Limit(_) => (Status::Rejected, "rate_limited"),

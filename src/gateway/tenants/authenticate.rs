@@ -185,6 +185,7 @@ impl Tenants {
             role: Role::Platform,
             settings: Effective::resolve(&none, settings, &self.options.defaults),
             policies: access.map(|access| access.policies.of(None)).unwrap_or_default(),
+            grants: access.map(|access| access.grants.of_key(None)).unwrap_or_default(),
             expires_at: None,
             // the bootstrap key is exempt from the tenant's rate limits
             rates: Rates::default(),

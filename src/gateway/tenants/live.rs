@@ -3,6 +3,7 @@
 pub(super) mod access;
 pub(super) mod bucket;
 pub(super) mod fanout;
+pub(super) mod grants;
 mod lag;
 pub(super) mod policies;
 pub(super) mod vectors;

@@ -55,6 +55,8 @@ impl Upkeep {
                                 break;
                             }
                             Some(Notice::Cancel(notice)) => self.calls.cancelled_elsewhere(notice),
+                            // whoever waits for a decision reads it from the row
+                            Some(Notice::Consent(_)) => {}
                             Some(Notice::Misled(notice)) => self.tell_misled(&notice),
                             Some(Notice::Change(change)) => {
                                 self.streams.changed(change.kind);

@@ -28,7 +28,7 @@ use self::complaints::Complaints;
 use self::skew::Skew;
 use self::streams::UpstreamStreams;
 use super::life::sleep_or_stop;
-use super::{Calls, Ground, Lifecycle, Log, Options, Search, Servers, Tenants, clock};
+use super::{Calls, Consent, Ground, Lifecycle, Log, Options, Search, Servers, Tenants, clock};
 use crate::domain::backoff::{chance, jittered};
 use crate::domain::id::ReplicaId;
 use crate::store::{Change, Store, StoreError};
@@ -78,6 +78,7 @@ pub struct Upkeep {
     tenants: Arc<Tenants>,
     log: Arc<Log>,
     search: Arc<Search>,
+    consent: Arc<Consent>,
     calls: Arc<Calls>,
     servers: Arc<Servers>,
     streams: UpstreamStreams,
@@ -95,7 +96,7 @@ impl Upkeep {
         tenants: &Arc<Tenants>,
         log: &Arc<Log>,
         search: &Arc<Search>,
-        calls: &Arc<Calls>,
+        (consent, calls): (&Arc<Consent>, &Arc<Calls>),
         servers: &Arc<Servers>,
     ) -> Upkeep {
         let Ground { store, upstreams, options, life } = ground.clone();
@@ -108,6 +109,7 @@ impl Upkeep {
             tenants: Arc::clone(tenants),
             log: Arc::clone(log),
             search: Arc::clone(search),
+            consent: Arc::clone(consent),
             calls: Arc::clone(calls),
             servers: Arc::clone(servers),
             streams: UpstreamStreams::default(),
@@ -132,6 +134,9 @@ impl Upkeep {
             report("heartbeat", beat.map(|live| upkeep.tenants.limits.share_among(live)));
         });
         self.every(SWEEP, |upkeep| async move { report("sweep", upkeep.sweep().await) });
+        self.every(SWEEP, |upkeep| async move {
+            report("permission requests", upkeep.consent.sweep(DEAD_AFTER_S).await);
+        });
         self.every(self.options.retention_interval, |upkeep| async move { upkeep.keep_partitions().await });
         let purges = purge::PURGE.min(self.options.retention_interval);
         self.every(purges, |upkeep| async move { upkeep.purge_deleted().await });

@@ -1,10 +1,11 @@
-//! Deletion of tenants' revoked keys, removed servers and replaced policies, on the one replica that holds the lease for retention.
+//! Deletion of tenants' revoked keys, removed servers, replaced policies and old permission requests, on the one replica
+//! that holds the lease for retention.
 
 use super::Upkeep;
 use super::retention::{BATCH_PAUSE, BATCHES_MAX, go_on};
 use crate::domain::id::{ServerId, TenantId};
 use crate::gateway::life::sleep_or_stop;
-use crate::store::{StoreError, TABLES_OF_SERVERS};
+use crate::store::{OLD_CONSENT_TABLES, StoreError, TABLES_OF_SERVERS};
 
 impl Upkeep {
     /// Deletes revoked keys whose retention has ended.
@@ -22,6 +23,16 @@ impl Upkeep {
         let mut outcome = Ok(());
         for tenant in self.store.tenants_with_old_policies().await? {
             let deleted = self.batches(|| self.store.delete_old_policies(tenant)).await;
+            go_on(&mut outcome, deleted.map(drop))?;
+        }
+        outcome
+    }
+
+    /// Deletes permission requests, grants and fences some time after their end.
+    pub(super) async fn delete_old_consent(&self) -> Result<(), StoreError> {
+        let mut outcome = Ok(());
+        for table in OLD_CONSENT_TABLES {
+            let deleted = self.batches(|| self.store.delete_old_consent(table)).await;
             go_on(&mut outcome, deleted.map(drop))?;
         }
         outcome

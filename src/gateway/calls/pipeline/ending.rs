@@ -82,6 +82,8 @@ fn shown(outcome: &CallOutcome) -> Option<Cow<'_, Bytes>> {
 
 pub(super) fn status_of(code: Code) -> Status {
     match code.class() {
+        // a check refused it, though the caller has to wait
+        _ if code == Code::ConsentThrottled => Status::Blocked,
         Class::Check | Class::Permission | Class::NotFound => Status::Blocked,
         Class::Rate | Class::Limit => Status::Rejected,
         Class::AfterDispatch => Status::Error,

@@ -8,11 +8,15 @@ use super::facts::Facts;
 use crate::domain::activity::{Record, Source};
 use crate::domain::annotations::Tier;
 use crate::domain::operation::OperationType;
-use crate::domain::policy::{Decision, Entrance, PolicyCall, PolicyLayer, PolicyLayers, Ruling, TraceStep};
+use crate::domain::policy::{
+    AskTerms, Decision, Entrance, PolicyCall, PolicyLayer, PolicyLayers, Ruling, TraceStep,
+};
+use crate::domain::reason::AskReason;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::risk::{Risk, RiskFacts, Sensitivity, TrustTier};
 use crate::gateway::calls::Calls;
 use crate::gateway::catalog::Tool;
+use crate::gateway::consent::{AskRequest, Permit};
 use crate::gateway::log::Attempt;
 use crate::gateway::tenants::Caller;
 
@@ -90,14 +94,14 @@ fn entrance(source: Source) -> Entrance {
 
 impl Calls {
     /// Runs check 11, and of check 12 whether the server is connected: nobody is asked about a call that cannot run. Notes
-    /// the decision in the record.
+    /// the decision in the record. Returns the permission of a person, where one was needed.
     pub(super) async fn check_policy(
         &self,
         attempt: &Attempt,
         call: &mut CheckedTool,
         facts: &Facts,
         record: &mut Record,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<Permit>, Refusal> {
         let caller = &attempt.caller;
         let run = |call: &CheckedTool| self.evaluate(caller, &PolicySubject::of(attempt, call, facts));
         let verdict = if call.arguments.len() <= INLINE_BYTES_MAX {
@@ -116,11 +120,30 @@ impl Calls {
         }
         reachable(&call.tool.server)?;
         match decision.ruling {
-            Ruling::Asked => Err(undeliverable(caller)),
+            Ruling::Asked => self.ask_person(attempt, call, facts, &verdict).await.map(Some),
             Ruling::Allowed | Ruling::WouldAsk | Ruling::WouldDeny | Ruling::Delegated | Ruling::Denied => {
-                Ok(())
+                Ok(None)
             }
         }
+    }
+
+    /// Asks a person about a call, or returns the permission that a person gave.
+    async fn ask_person(
+        &self,
+        attempt: &Attempt,
+        call: &CheckedTool,
+        facts: &Facts,
+        verdict: &PolicyVerdict,
+    ) -> Result<Permit, Refusal> {
+        let tenant = attempt.caller.tenant_id().0;
+        let subject = PolicySubject::of(attempt, call, facts);
+        let author = Some(call.tool.shape.description()).filter(|text| !text.is_empty());
+        let agent = facts.intent.reason.as_deref();
+        let reason = || AskReason::new(&subject.facts(), verdict.risk, agent, author);
+        let reason = self.upstreams.aside(tenant, call.arguments.len(), reason).await;
+        let terms = verdict.decision.ask.unwrap_or_else(AskTerms::strictest);
+        let rule = verdict.decision.rule.clone();
+        self.consent.ask(AskRequest { attempt, call: call.as_consent(), reason, terms, rule }).await
     }
 
     /// Evaluates the policies of deployment, tenant and key on a call. Takes no query.
@@ -132,7 +155,7 @@ impl Calls {
         let facts = subject.facts();
         let risk = Risk::assess(&facts);
         let call = PolicyCall { facts: &facts, risk, entrance: subject.entrance, at: subject.at };
-        PolicyVerdict { decision: self.layers(caller, subject.operation).evaluate(&call), risk }
+        PolicyVerdict { decision: self.layers(caller, subject).evaluate(&call), risk }
     }
 
     /// Evaluates as [`Calls::evaluate`] does, with a trace of each step.
@@ -144,18 +167,18 @@ impl Calls {
         let facts = subject.facts();
         let risk = Risk::assess(&facts);
         let call = PolicyCall { facts: &facts, risk, entrance: subject.entrance, at: subject.at };
-        let (decision, trace) = self.layers(caller, subject.operation).explain(&call);
+        let (decision, trace) = self.layers(caller, subject).explain(&call);
         (PolicyVerdict { decision, risk }, trace)
     }
 
-    fn layers<'a>(&'a self, caller: &'a Caller, operation: OperationType) -> PolicyLayers<'a> {
+    fn layers<'a>(&'a self, caller: &'a Caller, subject: &PolicySubject<'_>) -> PolicyLayers<'a> {
         PolicyLayers {
             deployment: &self.options.policy,
             tenant: &caller.policies.tenant.rules,
             key: &caller.policies.key.rules,
             mode: caller.settings.policy_mode,
-            remembered: None,
-            has_host_prompt: caller.settings.host_prompts.contains(&operation),
+            remembered: caller.grants.find(subject.tool, subject.operation, subject.at),
+            has_host_prompt: caller.settings.host_prompts.contains(&subject.operation),
         }
     }
 }
@@ -171,13 +194,4 @@ fn denied(tool: &str, decision: &Decision, caller: &Caller) -> Refusal {
         }
     };
     Refusal::new(Code::PolicyDenied, format!("Tool '{tool}' is not allowed here{why}"))
-}
-
-/// Returns the refusal of a call that a person would have to allow, where nobody can be asked.
-fn undeliverable(caller: &Caller) -> Refusal {
-    let tenant = caller.tenant_name();
-    Refusal::new(
-        Code::ConsentUndeliverable,
-        format!("No one can be asked right now (no channel for {tenant})"),
-    )
 }

@@ -8,7 +8,9 @@ use uuid::Uuid;
 
 use super::LiveTenant;
 use super::bucket::Bucket;
+use super::grants::{HeldGrants, TenantGrants};
 use super::policies::{CallerPolicies, TenantPolicies};
+use crate::domain::consent::MayNotDecide;
 use crate::domain::glob::Globs;
 use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
 use crate::domain::operation::OperationType;
@@ -40,6 +42,8 @@ pub struct Caller {
     pub settings: Effective,
     /// Policies of tenant and key, compiled.
     pub(in crate::gateway) policies: CallerPolicies,
+    /// Remembered decisions about calls of the key.
+    pub(in crate::gateway) grants: Arc<HeldGrants>,
     /// Expiry of the key; `None` if it does not expire.
     pub expires_at: Option<DateTime<Utc>>,
     /// Rate limits of the key and of its tenant, in attempts per minute.
@@ -98,11 +102,14 @@ impl Caller {
     /// (behaviour, section 3).
     ///
     /// # Errors
-    /// [`GatewayError::Forbidden`], with the roles that may.
+    /// [`GatewayError::Forbidden`] or [`GatewayError::MayNotDecide`], with the roles that may.
     pub fn authorise(&self, action: Action) -> Result<(), GatewayError> {
         if self.role.may(action) {
             let is_open = action.is_open_while_suspended() || !self.is_suspended();
             return if is_open { Ok(()) } else { Err(GatewayError::Forbidden(SUSPENDED.to_owned())) };
+        }
+        if action == Action::DecideConsent {
+            return Err(GatewayError::MayNotDecide(MayNotDecide::NotApprover));
         }
         let may: Vec<&str> =
             Role::ALL.into_iter().filter(|role| role.may(action)).map(Role::as_str).collect();
@@ -146,6 +153,8 @@ pub struct Access {
     pub tenant_settings: Settings,
     /// Compiled policies of the tenant and its keys.
     pub(in crate::gateway) policies: TenantPolicies,
+    /// Remembered decisions about calls of the tenant's keys.
+    pub(in crate::gateway) grants: TenantGrants,
     /// Caller of every live key, with the key's hash.
     pub(in crate::gateway) keys: Vec<([u8; 32], Arc<Caller>)>,
     /// Caller of every live key, by the key's id.
@@ -177,6 +186,7 @@ impl Access {
             let known = before.as_ref().as_ref().and_then(|access| access.by_id.get(&key));
             known.map(|caller| Arc::clone(&caller.bucket)).unwrap_or_default()
         };
+        let grants = TenantGrants::of(&rows.grants);
         let shared = Globs::shared(defaults, &tenant_settings);
         let caller = |key: &ApiKey| {
             let own = by_key.get(&key.id.0).copied().unwrap_or(&none);
@@ -192,6 +202,7 @@ impl Access {
                 role: key.role,
                 settings: Effective::resolve_within(&shared, own, &tenant_settings, defaults),
                 policies: policies.of(Some(key.id)),
+                grants: grants.of_key(Some(key.id)),
                 expires_at: key.expires_at,
                 rates: Rates::resolve(own, &tenant_settings, defaults),
                 bucket: bucket(key.id),
@@ -202,7 +213,7 @@ impl Access {
         let by_id = keys.iter().filter_map(|(_, caller)| Some((caller.key?, Arc::clone(caller)))).collect();
         let quotas = rows.quotas.resolve(quotas);
         let (rev, is_suspended) = (rows.rev, rows.is_suspended);
-        Access { rev, is_suspended, quotas, tenant_settings, policies, keys, by_id }
+        Access { rev, is_suspended, quotas, tenant_settings, policies, grants, keys, by_id }
     }
 }
 
@@ -236,6 +247,7 @@ pub(in crate::gateway) mod tests {
             keys: keys.iter().map(key).collect(),
             settings,
             policies: Vec::new(),
+            grants: Vec::new(),
         };
         let quotas = Quotas { servers: 1, tools: 1, definition_bytes: 1, keys: 1, streams: 1 };
         Access::build(live, &rows, TenantPolicies::default(), &Defaults::example(), &quotas)

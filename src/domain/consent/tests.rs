@@ -1,0 +1,161 @@
+use uuid::Uuid;
+
+use super::*;
+use crate::domain::id::{KeyId, ServerId, TenantId};
+use crate::domain::policy::PolicyDocument;
+use crate::domain::seal::Key;
+
+#[test]
+fn every_edge_and_no_other() {
+    use ConsentState as S;
+    use ConsentStep as T;
+    let edges = [
+        (S::Pending, T::Grant, S::Granted),
+        (S::Pending, T::Deny, S::Denied),
+        (S::Pending, T::Expire, S::TimedOut),
+        (S::Pending, T::Cancel, S::Cancelled),
+        (S::Pending, T::Lapse, S::Lapsed),
+        (S::Pending, T::GiveUp, S::Undeliverable),
+        (S::Granted, T::Consume, S::Consumed),
+        (S::Granted, T::Cancel, S::Cancelled),
+        (S::Granted, T::Lapse, S::Lapsed),
+        (S::Granted, T::Expire, S::Lapsed),
+        (S::Consumed, T::Succeed, S::Succeeded),
+        (S::Consumed, T::Fail, S::Failed),
+        (S::Consumed, T::Lose, S::Unknown),
+    ];
+    for state in S::ALL {
+        for step in T::ALL {
+            let edge = edges.iter().find(|(from, by, _)| (*from, *by) == (state, step));
+            assert_eq!(state.after(step), edge.map(|(_, _, to)| *to), "{state:?} {step:?}");
+        }
+        assert_eq!(state.is_final(), !matches!(state, S::Pending | S::Granted | S::Consumed), "{state:?}");
+    }
+    for decision in ConsentDecision::ALL {
+        let steps = [T::Grant, T::Deny, T::Cancel];
+        assert!(steps.iter().any(|step| S::Pending.after(*step) == Some(decision.state())), "{decision:?}");
+    }
+}
+
+/// Returns the terms of an ask that a mode words.
+fn terms(remember: &str) -> AskTerms {
+    use crate::domain::annotations::Tier;
+    use crate::domain::operation::OperationType;
+    use crate::domain::policy::{Entrance, PolicyCall, PolicyLayers, PolicyMode, RuleSet};
+    use crate::domain::risk::{Risk, RiskFacts, TrustTier};
+    let text = format!(r#"{{"rules":[{{"id":"a","effect":"ask","ask":{{"remember":{remember}}}}}]}}"#);
+    let rules = PolicyDocument::parse(&text).unwrap().rules;
+    let facts = RiskFacts {
+        name: "a:b",
+        tier: Tier::Write,
+        open_world: None,
+        trust: TrustTier::Configured,
+        is_sensitive: false,
+        is_changed: false,
+        is_mismatched: false,
+        operation: OperationType::Write,
+        sensitivity: None,
+        arguments: "{}",
+    };
+    let call = PolicyCall {
+        facts: &facts,
+        risk: Risk::assess(&facts),
+        entrance: Entrance::Mcp,
+        at: chrono::DateTime::UNIX_EPOCH,
+    };
+    let none = RuleSet::default();
+    let layers = PolicyLayers {
+        deployment: &none,
+        tenant: &rules,
+        key: &none,
+        mode: PolicyMode::ByRisk,
+        remembered: None,
+        has_host_prompt: false,
+    };
+    layers.evaluate(&call).ask.unwrap()
+}
+
+#[test]
+fn always_is_offered_only_where_it_can_be_kept() {
+    use ConsentDecision::{AllowAlways, AllowOnce, CancelTurn, RejectAlways, RejectOnce};
+    let once = vec![AllowOnce, RejectOnce, CancelTurn];
+    let both = terms(r#"["allow_always","reject_always"]"#);
+    assert_eq!(options(&both, RiskLevel::High, false), ConsentDecision::ALL);
+    assert_eq!(options(&both, RiskLevel::High, true), once);
+    assert_eq!(options(&both, RiskLevel::Critical, false), once);
+    assert_eq!(options(&terms("[]"), RiskLevel::Low, false), once);
+    let one = options(&terms(r#"["reject_always"]"#), RiskLevel::Low, false);
+    assert_eq!(one, [AllowOnce, RejectOnce, RejectAlways, CancelTurn]);
+    assert!(!one.contains(&AllowAlways));
+}
+
+#[test]
+fn grants_live_shorter_for_higher_risk() {
+    for (risk, asked, minutes) in [
+        (RiskLevel::Low, None, 480),
+        (RiskLevel::Moderate, None, 480),
+        (RiskLevel::High, None, 60),
+        (RiskLevel::Critical, None, 60),
+        (RiskLevel::Moderate, Some(5), 5),
+        (RiskLevel::High, Some(600), 60),
+    ] {
+        let asked = asked.map(TimeDelta::minutes);
+        assert_eq!(grant_life(risk, asked), TimeDelta::minutes(minutes), "{risk:?} {asked:?}");
+    }
+}
+
+#[test]
+fn who_may_decide() {
+    let person = |key: u128, owner: Option<&str>| Person {
+        key: Some(KeyId(Uuid::from_u128(key))),
+        owner: owner.map(str::to_owned),
+        creator: None,
+    };
+    let requester = person(1, Some("ana"));
+    let (own, same, other) = (person(1, Some("ana")), person(2, Some("ANA")), person(3, Some("eva")));
+    let (allow, reject) = (ConsentDecision::AllowOnce, ConsentDecision::RejectAlways);
+    let (client, approver) = (Assurance::Client, Assurance::Approver);
+    for (decision, role, decider, needed, expected) in [
+        (allow, Role::Approver, &other, approver, Ok(approver)),
+        (allow, Role::Admin, &other, client, Ok(approver)),
+        (allow, Role::Platform, &Person::PLATFORM, approver, Ok(approver)),
+        (allow, Role::Approver, &same, client, Ok(client)),
+        (allow, Role::Approver, &same, approver, Err(MayNotDecide::SelfApproval)),
+        (allow, Role::Admin, &own, client, Err(MayNotDecide::SelfApproval)),
+        (allow, Role::Admin, &own, approver, Err(MayNotDecide::SelfApproval)),
+        (reject, Role::Admin, &own, approver, Ok(client)),
+        (reject, Role::Operator, &other, client, Err(MayNotDecide::NotApprover)),
+        (allow, Role::Auditor, &other, client, Err(MayNotDecide::NotApprover)),
+        (allow, Role::Agent, &own, client, Err(MayNotDecide::NotApprover)),
+    ] {
+        let found = assurance_of(decision, role, decider, &requester, needed);
+        assert_eq!(found, expected, "{decision:?} {role:?} {decider:?} {needed:?}");
+    }
+}
+
+#[test]
+fn a_digest_is_of_one_call_and_one_key() {
+    const SUBJECT: ConsentSubject<'_> = ConsentSubject {
+        tenant: TenantId(Uuid::from_u128(1)),
+        server: ServerId(Uuid::from_u128(2)),
+        origin: "http://a.example:80",
+        tool: "delete",
+        variant: "call_tool_write",
+        arguments: r#"{"a":1,"b":[1.0]}"#,
+    };
+    let key = |n| Key::new([n; 32]);
+    let same = ConsentSubject { arguments: r#" { "b":[ 1.0 ], "\u0061":1 }"#, ..SUBJECT };
+    assert_eq!(same.digest(&key(1)), SUBJECT.digest(&key(1)));
+    assert_ne!(SUBJECT.digest(&key(2)), SUBJECT.digest(&key(1)));
+    for other in [
+        ConsentSubject { tenant: TenantId(Uuid::from_u128(9)), ..SUBJECT },
+        ConsentSubject { server: ServerId(Uuid::from_u128(9)), ..SUBJECT },
+        ConsentSubject { origin: "https://a.example:80", ..SUBJECT },
+        ConsentSubject { tool: "deletecall", variant: "_tool_write", ..SUBJECT },
+        ConsentSubject { variant: "call_tool_destructive", ..SUBJECT },
+        ConsentSubject { arguments: r#"{"a":1,"b":[1]}"#, ..SUBJECT },
+        ConsentSubject { arguments: "{}", ..SUBJECT },
+    ] {
+        assert_ne!(other.digest(&key(1)), SUBJECT.digest(&key(1)), "{other:?}");
+    }
+}

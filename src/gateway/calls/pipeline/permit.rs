@@ -1,0 +1,59 @@
+//! Permissions of persons, as calls use them up: right before the call is sent, when its record is committed.
+
+use super::checks::Checked;
+use super::checks::tool::CheckedTool;
+use super::outcome::CallOutcome;
+use crate::domain::consent::ConsentState;
+use crate::domain::refusal::{Class, Refusal};
+use crate::gateway::calls::Calls;
+use crate::gateway::consent::{ConsentCall, Permit, UsedPermit};
+use crate::gateway::log::Attempt;
+
+impl CheckedTool {
+    /// Returns the call as a permission is about it.
+    pub(super) fn as_consent(&self) -> ConsentCall<'_> {
+        ConsentCall {
+            tool: &self.tool,
+            variant: self.variant,
+            arguments: std::str::from_utf8(&self.arguments).unwrap_or_default(),
+        }
+    }
+}
+
+impl Calls {
+    /// Uses a permission up, if the call needs one.
+    pub(super) async fn use_permit(
+        &self,
+        attempt: &Attempt,
+        checked: &Checked,
+        permit: Option<Permit>,
+    ) -> Result<Option<UsedPermit>, Refusal> {
+        let (Some(permit), Checked::Tool(call)) = (permit, checked) else { return Ok(None) };
+        self.consent.consume(attempt, permit, &call.as_consent()).await.map(Some)
+    }
+
+    /// Notes the outcome of a call that used a permission up.
+    pub(super) fn finish_permit(
+        &self,
+        attempt: &Attempt,
+        checked: &Checked,
+        used: Option<UsedPermit>,
+        concluded: &Result<CallOutcome, Refusal>,
+    ) {
+        let (Some(used), Checked::Tool(call)) = (used, checked) else { return };
+        self.consent.finish(attempt, used, &call.as_consent(), state_of(concluded));
+    }
+}
+
+/// Returns the state of a permission after its call.
+fn state_of(concluded: &Result<CallOutcome, Refusal>) -> ConsentState {
+    match concluded {
+        Ok(CallOutcome::Result { head, .. }) if !head.is_error => ConsentState::Succeeded,
+        // the first round ran; the later ones carry on with it
+        Ok(CallOutcome::InputRequired { .. }) => ConsentState::Succeeded,
+        Err(refusal) if refusal.code.class() == Class::AfterDispatch => ConsentState::Unknown,
+        // a call that was taken back may have been sent before
+        Err(refusal) if refusal.code.class() == Class::Cancelled => ConsentState::Unknown,
+        Ok(_) | Err(_) => ConsentState::Failed,
+    }
+}

@@ -1,0 +1,132 @@
+//! Asking a person about a call.
+
+use std::sync::Arc;
+
+use super::refusals::{self, Told};
+use super::run::Permit;
+use super::{Consent, failed, new_id};
+use crate::domain::consent::{self, ConsentSubject, DIGEST_BYTES};
+use crate::domain::operation::Variant;
+use crate::domain::policy::AskTerms;
+use crate::domain::reason::AskReason;
+use crate::domain::refusal::Refusal;
+use crate::gateway::catalog::Tool;
+use crate::gateway::clock;
+use crate::gateway::log::Attempt;
+use crate::store::{AskOutcome, NewConsent};
+
+/// Call that a permission is about.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::gateway) struct ConsentCall<'a> {
+    pub(in crate::gateway) tool: &'a Tool,
+    pub(in crate::gateway) variant: Variant,
+    /// The arguments object.
+    pub(in crate::gateway) arguments: &'a str,
+}
+
+/// Ask about a call.
+#[derive(Debug)]
+pub(in crate::gateway) struct AskRequest<'a> {
+    pub(in crate::gateway) attempt: &'a Attempt,
+    pub(in crate::gateway) call: ConsentCall<'a>,
+    /// What the call will do, masked.
+    pub(in crate::gateway) reason: AskReason,
+    pub(in crate::gateway) terms: AskTerms,
+    /// Rule that asks; `None` if the mode does.
+    pub(in crate::gateway) rule: Option<Arc<str>>,
+}
+
+impl ConsentCall<'_> {
+    pub(super) fn pin(&self) -> &str {
+        self.tool.shape.pin()
+    }
+
+    /// Returns server and tool, under their own names.
+    pub(super) fn names(&self) -> (&str, &str) {
+        (&self.tool.server.name, &self.tool.name)
+    }
+}
+
+impl Consent {
+    /// Returns the permission for a call that a person has allowed, or asks.
+    ///
+    /// # Errors
+    /// The refusal, by the outcome so far: a person is being asked, said no, or cannot be asked.
+    pub(in crate::gateway) async fn ask(&self, ask: AskRequest<'_>) -> Result<Permit, Refusal> {
+        let AskRequest { attempt, call, reason, terms, rule } = ask;
+        let caller = &attempt.caller;
+        let tenant = caller.tenant_id();
+        if !terms.channels.has("inbox") {
+            return Err(refusals::undeliverable(caller));
+        }
+        let (server, tool) = call.names();
+        let new = NewConsent {
+            id: new_id(clock::now()),
+            key: caller.key,
+            owner: caller.owner.clone(),
+            person: caller.person.owner.clone(),
+            creator: caller.person.creator,
+            session: attempt.session_id.clone(),
+            session_began: attempt.session_began,
+            server_id: call.tool.server.id,
+            server: server.to_owned(),
+            tool: tool.to_owned(),
+            operation: call.variant.operation(),
+            pin: call.pin().to_owned(),
+            digests: self.digests(attempt, &call).await,
+            endpoint: attempt.source.as_str(),
+            options: consent::options(&terms, reason.risk.level, reason.arguments.truncated),
+            reason,
+            rule: rule.map(|rule| rule.to_string()),
+            policy_version: caller.policies.tenant.version,
+            assurance: terms.assurance,
+            channels: terms.channels.iter().collect(),
+            ttl_s: terms.ttl_s,
+            trace_id: attempt.trace_id.clone(),
+        };
+        let asked = self.store.ask_consent(tenant, &new, self.options.consent).await;
+        let outcome = asked.map_err(|error| {
+            failed(tenant, &error);
+            refusals::undeliverable(caller)
+        })?;
+        let name = &call.tool.canonical;
+        let (refusal, step, id) = match outcome {
+            AskOutcome::Granted(row) => return Ok(Permit::of(&row)),
+            AskOutcome::Pending { row, is_new } => {
+                (refusals::of_row(Told::Pending, name, &row), is_new.then_some("asked"), Some(row.id))
+            }
+            AskOutcome::Denied(row) => (refusals::of_row(Told::Denied, name, &row), None, Some(row.id)),
+            AskOutcome::TimedOut(row) => {
+                (refusals::of_row(Told::TimedOut, name, &row), Some("timed_out"), Some(row.id))
+            }
+            AskOutcome::Lapsed(row) => {
+                (refusals::of_row(Told::Changed, name, &row), Some("lapsed"), Some(row.id))
+            }
+            AskOutcome::Fenced => (refusals::turn_cancelled(), None, None),
+            AskOutcome::CoolingDown { denials, until } => {
+                (refusals::cooling_down(name, denials, until), None, None)
+            }
+            AskOutcome::Throttled { pending, retry_s } => (refusals::throttled(pending, retry_s), None, None),
+        };
+        if let (Some(step), Some(id)) = (step, id) {
+            self.note(attempt, id, step, call.names());
+        }
+        Err(refusal)
+    }
+
+    /// Returns the keyed digests of a call; long arguments take their tenant's turn for long work.
+    pub(super) async fn digests(&self, attempt: &Attempt, call: &ConsentCall<'_>) -> Vec<[u8; DIGEST_BYTES]> {
+        let tenant = attempt.caller.tenant_id();
+        let origin = call.tool.server.target.upstream.binding();
+        let subject = ConsentSubject {
+            tenant,
+            server: call.tool.server.id,
+            origin: &origin,
+            tool: &call.tool.name,
+            variant: call.variant.as_str(),
+            arguments: call.arguments,
+        };
+        let digests = || self.options.consent_keys.iter().map(|key| subject.digest(key)).collect();
+        self.upstreams.aside(tenant.0, call.arguments.len(), digests).await
+    }
+}

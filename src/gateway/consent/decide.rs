@@ -1,0 +1,132 @@
+//! Decisions of people, and the end of what they had remembered.
+
+use chrono::TimeDelta;
+use uuid::Uuid;
+
+use super::{Consent, ConsentView, new_id};
+use crate::domain::consent::{self, COMMENT_CHARS_MAX, ConsentDecision, ConsentState, DecidedVia};
+use crate::domain::id::KeyId;
+use crate::domain::person::Person;
+use crate::domain::redact;
+use crate::domain::tenant::Action;
+use crate::gateway::clock;
+use crate::gateway::error::GatewayError;
+use crate::gateway::tenants::Caller;
+use crate::store::{ConsentRow, DecideOutcome, NewDecision, NewGrant, RevisionKind};
+
+/// Decision of a person.
+#[derive(Clone, Debug)]
+pub struct DecideRequest {
+    /// Decision, one that the request offers.
+    pub decision: ConsentDecision,
+    /// Comment, for whoever reads the request later.
+    pub comment: Option<String>,
+    /// Shorter life of what is remembered, in seconds.
+    pub expires_in_s: Option<u32>,
+    /// Way by which it came.
+    pub via: DecidedVia,
+}
+
+impl Consent {
+    /// Decides a pending request.
+    ///
+    /// # Errors
+    /// [`GatewayError::MayNotDecide`] for the role and for the own request, [`GatewayError::NotFound`],
+    /// [`GatewayError::Invalid`] for a decision that is not on offer, [`GatewayError::Conflict`] if the request is not
+    /// pending any more, [`GatewayError::Limit`] for too many grants, or [`GatewayError::Unavailable`].
+    pub async fn decide(
+        &self,
+        caller: &Caller,
+        id: Uuid,
+        request: DecideRequest,
+    ) -> Result<ConsentView, GatewayError> {
+        caller.authorise(Action::DecideConsent)?;
+        let tenant = caller.tenant()?.id;
+        let store = |error| GatewayError::from_store(error, "permission request");
+        let view = ConsentView::from(self.store.get_consent(tenant, id).await.map_err(store)?);
+        let DecideRequest { decision, comment, expires_in_s, via } = request;
+        let requester = requester(&view.row);
+        let allowed =
+            consent::assurance_of(decision, caller.role, &caller.person, &requester, view.assurance);
+        let assurance = allowed.map_err(GatewayError::MayNotDecide)?;
+        if view.row.state != ConsentState::Pending {
+            return Err(taken(&view.row));
+        }
+        if !view.options.contains(&decision) {
+            let offered: Vec<&str> = view.options.iter().map(|option| option.as_str()).collect();
+            return Err(GatewayError::invalid(
+                "decision",
+                format!("this request offers: {}", offered.join(", ")),
+            ));
+        }
+        if comment.as_ref().is_some_and(|comment| comment.chars().count() > COMMENT_CHARS_MAX) {
+            let message = format!("comment must have at most {COMMENT_CHARS_MAX} characters");
+            return Err(GatewayError::invalid("comment", message));
+        }
+        if expires_in_s.is_some() && decision.remembers().is_none() {
+            let message = "expires_in_s is for allow_always and reject_always";
+            return Err(GatewayError::invalid("expires_in_s", message));
+        }
+        let now = clock::now();
+        let asked = expires_in_s.map(|seconds| TimeDelta::seconds(seconds.into()));
+        // nothing that a key had remembered holds longer than the key
+        let until_expiry = caller.expires_at.map(|at| at - now);
+        let life = consent::grant_life(view.risk, asked.into_iter().chain(until_expiry).min());
+        let grant = decision.remembers().map(|effect| NewGrant { id: new_id(now), effect, assurance, life });
+        let new = NewDecision {
+            id,
+            decision,
+            by: caller.key,
+            owner: caller.owner.clone(),
+            via,
+            comment: comment.map(|comment| redact::redact(&comment).into_owned()),
+            grant,
+        };
+        match self.store.decide_consent(tenant, &new).await.map_err(store)? {
+            DecideOutcome::Decided { row, rev } => {
+                if rev.is_some() {
+                    self.tenants.refresh(tenant, RevisionKind::Access).await;
+                }
+                Ok(ConsentView::from(*row))
+            }
+            DecideOutcome::Taken(row) => Err(taken(&row)),
+        }
+    }
+
+    /// Revokes a grant: who decided it may, and administrators.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] or [`GatewayError::MayNotDecide`] for the role, [`GatewayError::NotFound`],
+    /// [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
+    pub async fn revoke_grant(&self, caller: &Caller, id: Uuid) -> Result<(), GatewayError> {
+        caller.authorise(Action::DecideConsent)?;
+        let tenant = caller.tenant()?.id;
+        let store = |error| GatewayError::from_store(error, "grant");
+        let granter = self.store.granter(tenant, id).await.map_err(store)?;
+        if !caller.role.may(Action::ManageKeys) && granter != caller.key {
+            let message = "this grant is another person's; it takes that key, or one of role admin";
+            return Err(GatewayError::Forbidden(message.to_owned()));
+        }
+        self.store.revoke_grant(tenant, id, caller.key).await.map_err(store)?;
+        self.tenants.refresh(tenant, RevisionKind::Access).await;
+        Ok(())
+    }
+}
+
+/// Returns the person who asked, as known at that time: a change of the owner since then changes nothing.
+fn requester(row: &ConsentRow) -> Person {
+    let key = |id: Uuid| (!id.is_nil()).then_some(KeyId(id));
+    Person { key: key(row.principal), owner: row.person.clone(), creator: row.creator.and_then(key) }
+}
+
+/// Returns the conflict of a decision that came too late, with the winner.
+fn taken(row: &ConsentRow) -> GatewayError {
+    let state = row.state.as_str().replace('_', " ");
+    let text = match (&row.decided_owner, &row.decided_via) {
+        (Some(owner), Some(via)) => {
+            format!("this request is {state} already: {owner} was first, over {via}; it stays as it is")
+        }
+        _ => format!("this request is {state} already; it stays as it is"),
+    };
+    GatewayError::Conflict(text)
+}

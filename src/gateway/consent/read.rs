@@ -1,0 +1,114 @@
+//! Reads of permission requests and grants.
+
+use uuid::Uuid;
+
+use super::Consent;
+use crate::domain::consent::ConsentDecision;
+use crate::domain::id::KeyId;
+use crate::domain::policy::Assurance;
+use crate::domain::reason::{CallAction, Language};
+use crate::domain::risk::RiskLevel;
+use crate::domain::tenant::Action;
+use crate::gateway::error::GatewayError;
+use crate::gateway::tenants::Caller;
+use crate::store::{ConsentFilter, ConsentGrant, ConsentRow, StoreError};
+
+/// Permission request, for a reader.
+#[derive(Clone, Debug)]
+pub struct ConsentView {
+    /// The request.
+    pub row: ConsentRow,
+    /// Kind of answer that is needed; the strictest if this release does not know the word.
+    pub assurance: Assurance,
+    /// Level of risk; the highest if this release does not know the word.
+    pub risk: RiskLevel,
+    /// Decisions on offer that this release knows.
+    pub options: Vec<ConsentDecision>,
+}
+
+impl From<ConsentRow> for ConsentView {
+    fn from(row: ConsentRow) -> ConsentView {
+        ConsentView {
+            assurance: row.assurance.known().unwrap_or(Assurance::Approver),
+            risk: row.risk.known().unwrap_or(RiskLevel::Critical),
+            options: row.options.iter().filter_map(|option| option.known()).collect(),
+            row,
+        }
+    }
+}
+
+impl ConsentView {
+    /// Returns what the call will do, in a reader's language.
+    pub fn sentence(&self, language: Language) -> String {
+        let row = &self.row;
+        let action = CallAction::stored(&row.action, row.action_values.clone(), row.is_irreversible);
+        match action {
+            Some(action) => action.sentence(language),
+            None => format!("{}:{}", row.server, row.tool),
+        }
+    }
+
+    /// Returns the key that calls; `None` for the bootstrap key.
+    pub fn key(&self) -> Option<KeyId> {
+        (!self.row.principal.is_nil()).then_some(KeyId(self.row.principal))
+    }
+}
+
+impl Consent {
+    /// Returns a page of permission requests, the newest first. A key that may see only its own gets those.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
+    pub async fn list(
+        &self,
+        caller: &Caller,
+        mut filter: ConsentFilter,
+        limit: i64,
+    ) -> Result<Vec<ConsentView>, GatewayError> {
+        caller.authorise(Action::SeeOwnConsent)?;
+        let tenant = caller.tenant()?.id;
+        if !caller.role.may(Action::SeeConsent) {
+            // a filter for another key's requests matches none that this caller may see
+            if filter.key.is_some_and(|key| key != caller.key) {
+                return Ok(Vec::new());
+            }
+            filter.key = Some(caller.key);
+        }
+        let rows = self.store.list_consent(tenant, &filter, limit).await;
+        let rows = rows.map_err(|error| GatewayError::from_store(error, "permission request"))?;
+        Ok(rows.into_iter().map(ConsentView::from).collect())
+    }
+
+    /// Returns a permission request.
+    ///
+    /// # Errors
+    /// [`GatewayError::NotFound`], also for one that the caller may not see; [`GatewayError::Forbidden`] for the role,
+    /// [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
+    pub async fn get(&self, caller: &Caller, id: Uuid) -> Result<ConsentView, GatewayError> {
+        caller.authorise(Action::SeeOwnConsent)?;
+        let tenant = caller.tenant()?.id;
+        let not_found = |error| GatewayError::from_store(error, "permission request");
+        let view = ConsentView::from(self.store.get_consent(tenant, id).await.map_err(not_found)?);
+        if !caller.role.may(Action::SeeConsent) && view.key() != caller.key {
+            return Err(not_found(StoreError::NotFound));
+        }
+        Ok(view)
+    }
+
+    /// Returns a page of grants that hold, the newest first, older than `before`.
+    ///
+    /// # Errors
+    /// As [`Consent::list`].
+    pub async fn list_grants(
+        &self,
+        caller: &Caller,
+        before: Uuid,
+        limit: i64,
+    ) -> Result<Vec<ConsentGrant>, GatewayError> {
+        caller.authorise(Action::SeeConsent)?;
+        let tenant = caller.tenant()?.id;
+        let rows = self.store.list_grants(tenant, before, limit).await;
+        rows.map_err(|error| GatewayError::from_store(error, "grant"))
+    }
+}

@@ -1,0 +1,114 @@
+//! Texts of refusals about permission requests.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+use crate::domain::refusal::{Code, Refusal};
+use crate::gateway::tenants::Caller;
+use crate::store::ConsentRow;
+
+/// What a caller is told of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// A person is being asked.
+    Pending,
+    /// A person refused the call.
+    Denied,
+    /// Nobody answered in time.
+    TimedOut,
+    /// The tool changed after the answer.
+    Changed,
+    /// The answer was used, or its time is over.
+    Used,
+}
+
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// Returns a duration in words, in the largest unit that divides it.
+fn duration(seconds: i32) -> String {
+    match seconds {
+        s if s % 3600 == 0 => format!("{} h", s / 3600),
+        s if s % 60 == 0 => format!("{} min", s / 60),
+        s => format!("{s} s"),
+    }
+}
+
+/// Returns the refusal of a call of `tool` because of its request.
+pub(super) fn of_row(told: Told, tool: &str, row: &ConsentRow) -> Refusal {
+    let id = row.id;
+    let (code, message) = match told {
+        Told::Pending => (
+            Code::ConsentPending,
+            format!(
+                "Waiting for approval ({id}, until {}). Repeat the same call with the same arguments later",
+                time(row.expires_at)
+            ),
+        ),
+        Told::Denied => {
+            let who = row.decided_owner.as_deref().unwrap_or("a person");
+            (Code::ConsentDenied, format!("Refused by {who} ({id}). Do not repeat this call"))
+        }
+        Told::TimedOut => (
+            Code::ConsentTimedOut,
+            format!(
+                "Nobody answered within {} ({id}); the call was not made. The same call asks once more",
+                duration(row.ttl_s)
+            ),
+        ),
+        Told::Changed => (
+            Code::ConsentLapsed,
+            format!("'{tool}' changed after approval; approval discarded ({id}). The same call asks again"),
+        ),
+        Told::Used => (
+            Code::ConsentLapsed,
+            format!(
+                "The approval of '{tool}' ({id}) was used by another call, or is over; nothing was run. The same call \
+                 asks again"
+            ),
+        ),
+    };
+    Refusal::new(code, message).about_consent(id)
+}
+
+/// Returns the refusal of a call in a turn that a person ended.
+pub(super) fn turn_cancelled() -> Refusal {
+    Refusal::new(
+        Code::TurnCancelled,
+        "The user stopped this turn; no further calls until the next instruction",
+    )
+}
+
+/// Returns the refusal of a call of a tool that was refused several times.
+pub(super) fn cooling_down(tool: &str, denials: i64, until: DateTime<Utc>) -> Refusal {
+    let message =
+        format!("'{tool}' was refused {denials} times; it is refused automatically until {}", time(until));
+    Refusal::new(Code::ConsentCooldown, message)
+}
+
+/// Returns the refusal of one more ask of a key.
+pub(super) fn throttled(pending: i64, retry_s: i64) -> Refusal {
+    let message = format!("Too many permission requests of this key ({pending} open); wait {retry_s} s");
+    Refusal::new(Code::ConsentThrottled, message).retry_after(u64::try_from(retry_s).unwrap_or(1))
+}
+
+/// Returns the refusal of a call that a person would have to allow, where nobody can be asked.
+pub(super) fn undeliverable(caller: &Caller) -> Refusal {
+    let tenant = caller.tenant_name();
+    Refusal::new(
+        Code::ConsentUndeliverable,
+        format!("No one can be asked right now (no channel for {tenant})"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        for (seconds, expected) in [(600, "10 min"), (3600, "1 h"), (90, "90 s"), (86_400, "24 h")] {
+            assert_eq!(duration(seconds), expected);
+        }
+    }
+}

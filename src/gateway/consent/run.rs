@@ -1,0 +1,93 @@
+//! Use of a permission by its call.
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::ask::ConsentCall;
+use super::refusals::{self, Told};
+use super::{Consent, failed};
+use crate::domain::consent::ConsentState;
+use crate::domain::refusal::Refusal;
+use crate::gateway::log::Attempt;
+use crate::store::{ConsentClaim, ConsentRow, ConsumeOutcome};
+
+/// Permission of a person for a call, not used yet.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::gateway) struct Permit {
+    pub(in crate::gateway) id: Uuid,
+    /// Time that the person took, in milliseconds.
+    pub(in crate::gateway) wait_ms: f64,
+}
+
+/// Permission that a call has used up.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::gateway) struct UsedPermit {
+    id: Uuid,
+}
+
+impl Permit {
+    pub(super) fn of(row: &ConsentRow) -> Permit {
+        let decided: DateTime<Utc> = row.decided_at.unwrap_or(row.created_at);
+        let took = decided - row.created_at;
+        Permit { id: row.id, wait_ms: took.as_seconds_f64().max(0.0) * 1000.0 }
+    }
+}
+
+impl Consent {
+    /// Uses a permission up, right before its call is sent. Whether it is for this call and definition, and whether the
+    /// turn was ended, is checked once more.
+    ///
+    /// # Errors
+    /// The refusal, if the permission cannot be used any more.
+    pub(in crate::gateway) async fn consume(
+        &self,
+        attempt: &Attempt,
+        permit: Permit,
+        call: &ConsentCall<'_>,
+    ) -> Result<UsedPermit, Refusal> {
+        let caller = &attempt.caller;
+        let tenant = caller.tenant_id();
+        let claim = ConsentClaim {
+            id: permit.id,
+            key: caller.key,
+            session: attempt.session_id.clone(),
+            session_began: attempt.session_began,
+            pin: call.pin().to_owned(),
+            digests: self.digests(attempt, call).await,
+        };
+        let consumed = self.store.consume_consent(tenant, &claim, self.options.replica).await;
+        let outcome = consumed.map_err(|error| {
+            failed(tenant, &error);
+            refusals::undeliverable(caller).about_consent(permit.id)
+        })?;
+        match outcome {
+            ConsumeOutcome::Consumed => {
+                self.note(attempt, permit.id, "consumed", call.names());
+                Ok(UsedPermit { id: permit.id })
+            }
+            ConsumeOutcome::Fenced => Err(refusals::turn_cancelled().about_consent(permit.id)),
+            ConsumeOutcome::Gone(None) => Err(refusals::undeliverable(caller).about_consent(permit.id)),
+            ConsumeOutcome::Gone(Some(row)) => {
+                let told = if row.pin == claim.pin { Told::Used } else { Told::Changed };
+                Err(refusals::of_row(told, &call.tool.canonical, &row))
+            }
+        }
+    }
+
+    /// Notes the outcome of a call that used a permission up, without waiting for it. What cannot be noted is swept later.
+    pub(in crate::gateway) fn finish(
+        &self,
+        attempt: &Attempt,
+        used: UsedPermit,
+        call: &ConsentCall<'_>,
+        state: ConsentState,
+    ) {
+        self.note(attempt, used.id, state.as_str(), call.names());
+        let (store, tenant) = (self.store.clone(), attempt.caller.tenant_id());
+        self.life.tasks.spawn(async move {
+            if let Err(error) = store.finish_consent(tenant, used.id, state).await {
+                failed(tenant, &error);
+            }
+        });
+    }
+}

@@ -1,0 +1,340 @@
+//! Asking: one transaction that finds the earlier outcome of the same call, or asks a person.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use uuid::Uuid;
+
+use super::read::request_columns;
+use super::{ConsentRow, fenced, principal, state_now};
+use crate::domain::consent::{COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, DIGEST_BYTES};
+use crate::domain::id::{KeyId, ServerId, TenantId};
+use crate::domain::operation::OperationType;
+use crate::domain::policy::Assurance;
+use crate::domain::reason::AskReason;
+use crate::domain::risk::RiskLevel;
+use crate::store::revisions;
+use crate::store::tx::{Lane, TxAccess};
+use crate::store::unit::Unit;
+use crate::store::{Store, StoreError};
+
+/// Time after its end for which a caller is told of a request that nobody answered.
+const TOLD_WITHIN: TimeDelta = TimeDelta::hours(1);
+/// Time over which asks are counted.
+const MINUTE: TimeDelta = TimeDelta::minutes(1);
+
+/// Permission request to be made.
+#[derive(Clone, Debug)]
+pub struct NewConsent {
+    /// Id of the request, if a new one is needed: ordered by time.
+    pub id: Uuid,
+    /// Key that calls; `None` for the bootstrap key.
+    pub key: Option<KeyId>,
+    /// Owner of the key.
+    pub owner: String,
+    /// Owner for separation of duties; `None` if nobody named one.
+    pub person: Option<String>,
+    /// Key that created the calling one.
+    pub creator: Option<KeyId>,
+    /// Session of the call; `None` without one.
+    pub session: Option<String>,
+    /// Time at which the session began at the latest; `None` if that is unknown.
+    pub session_began: Option<DateTime<Utc>>,
+    /// Server of the tool.
+    pub server_id: ServerId,
+    /// Name of that server.
+    pub server: String,
+    /// The tool's own name.
+    pub tool: String,
+    /// Operation type of the variant.
+    pub operation: OperationType,
+    /// Pin of the definition.
+    pub pin: String,
+    /// Keyed digests of the call, one for each key in use; the first is stored.
+    pub digests: Vec<[u8; DIGEST_BYTES]>,
+    /// Way by which the call came in.
+    pub endpoint: &'static str,
+    /// Level and signals of risk, the action and the words of others, all masked.
+    pub reason: AskReason,
+    /// Rule that asks; `None` if the mode does.
+    pub rule: Option<String>,
+    /// Version of the tenant's policy.
+    pub policy_version: i64,
+    /// Kind of answer that is needed.
+    pub assurance: Assurance,
+    /// Decisions on offer.
+    pub options: Vec<ConsentDecision>,
+    /// Channels by which people are reached.
+    pub channels: Vec<&'static str>,
+    /// Time until the request ends, in seconds.
+    pub ttl_s: u32,
+    /// W3C trace id.
+    pub trace_id: Option<String>,
+}
+
+/// Limits on the asks of one key.
+#[derive(Clone, Copy, Debug)]
+pub struct AskLimits {
+    /// Most new asks per minute.
+    pub per_minute: i64,
+    /// Most asks that are open at the same time.
+    pub pending: i64,
+}
+
+/// Outcome of asking.
+#[derive(Clone, Debug)]
+pub enum AskOutcome {
+    /// A person allowed this call, which has not run yet.
+    Granted(Box<ConsentRow>),
+    /// A person is being asked.
+    Pending {
+        /// The request.
+        row: Box<ConsentRow>,
+        /// True if this call made it.
+        is_new: bool,
+    },
+    /// A person refused this call.
+    Denied(Box<ConsentRow>),
+    /// Nobody answered in time; told once.
+    TimedOut(Box<ConsentRow>),
+    /// The tool has changed since a person allowed the call.
+    Lapsed(Box<ConsentRow>),
+    /// A person ended the turn.
+    Fenced,
+    /// The tool was refused several times.
+    CoolingDown {
+        /// Number of refusals that count.
+        denials: i64,
+        /// Time until which calls of the tool are refused.
+        until: DateTime<Utc>,
+    },
+    /// The key has too many asks.
+    Throttled {
+        /// Number of open asks.
+        pending: i64,
+        /// Seconds after which one more may be made.
+        retry_s: i64,
+    },
+}
+
+impl NewConsent {
+    fn digests(&self) -> Vec<&[u8]> {
+        self.digests.iter().map(<[u8; DIGEST_BYTES]>::as_slice).collect()
+    }
+}
+
+impl Store {
+    /// Returns the outcome of an earlier request of the same call, or asks anew.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn ask_consent(
+        &self,
+        tenant: TenantId,
+        new: &NewConsent,
+        limits: AskLimits,
+    ) -> Result<AskOutcome, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let mut asking = Asking { tx: &mut tx, tenant, new };
+        let outcome = match asking.is_fenced().await? {
+            true => AskOutcome::Fenced,
+            false => match asking.earlier().await? {
+                Some(outcome) => outcome,
+                None => match asking.refused(limits).await? {
+                    Some(outcome) => outcome,
+                    None => asking.insert().await?,
+                },
+            },
+        };
+        if let AskOutcome::Pending { row, is_new: true } = &outcome {
+            revisions::tell_consent(&mut tx, tenant, row.id).await?;
+        }
+        tx.commit_change().await?;
+        Ok(outcome)
+    }
+}
+
+struct Asking<'a> {
+    tx: &'a mut Unit,
+    tenant: TenantId,
+    new: &'a NewConsent,
+}
+
+impl Asking<'_> {
+    async fn is_fenced(&mut self) -> Result<bool, StoreError> {
+        Ok(sqlx::query_scalar(concat!("select ", fenced!()))
+            .bind(self.tenant.0)
+            .bind(principal(self.new.key))
+            .bind(&self.new.session)
+            .bind(self.new.session_began)
+            .fetch_one(&mut **self.tx)
+            .await?)
+    }
+
+    /// Returns the outcome of the newest request of this call that still counts.
+    async fn earlier(&mut self) -> Result<Option<AskOutcome>, StoreError> {
+        let Some(row) = self.newest().await? else { return Ok(None) };
+        let Some(state) = row.state.known() else { return Ok(None) };
+        if row.pin != self.new.pin {
+            let is_open = matches!(state, ConsentState::Granted | ConsentState::Pending);
+            let was_lapsed = is_open && self.end(&row, ConsentState::Lapsed).await?;
+            let told = was_lapsed && state == ConsentState::Granted;
+            return Ok(told.then(|| AskOutcome::Lapsed(Box::new(row))));
+        }
+        Ok(match state {
+            ConsentState::Pending => Some(AskOutcome::Pending { row: Box::new(row), is_new: false }),
+            ConsentState::Granted => Some(AskOutcome::Granted(Box::new(row))),
+            ConsentState::Denied if row.is_in_time => Some(AskOutcome::Denied(Box::new(row))),
+            ConsentState::TimedOut
+                if row.told_at.is_none() && self.end(&row, ConsentState::TimedOut).await? =>
+            {
+                Some(AskOutcome::TimedOut(Box::new(row)))
+            }
+            _ => None,
+        })
+    }
+
+    /// Returns the newest request of this call whose answer satisfies what is needed now.
+    async fn newest(&mut self) -> Result<Option<ConsentRow>, StoreError> {
+        Ok(sqlx::query_as(concat!(
+            "select ",
+            request_columns!(),
+            " from consent_requests
+             where tenant_id = $1 and principal = $2 and digest = any($3)
+               and (assurance = $4 or assurance = 'approver')
+             order by id desc limit 1"
+        ))
+        .bind(self.tenant.0)
+        .bind(principal(self.new.key))
+        .bind(self.new.digests())
+        .bind(self.new.assurance.as_str())
+        .fetch_optional(&mut **self.tx)
+        .await?)
+    }
+
+    /// Ends an open request, and notes that the caller was told. Returns whether this call did.
+    async fn end(&mut self, row: &ConsentRow, state: ConsentState) -> Result<bool, StoreError> {
+        let ended = sqlx::query(concat!(
+            "update consent_requests set state = $3, told_at = now(), ended_at = coalesce(ended_at, now())
+             where tenant_id = $1 and id = $2 and told_at is null and ",
+            state_now!(),
+            " = $4 and expires_at > now() - make_interval(secs => $5)"
+        ))
+        .bind(self.tenant.0)
+        .bind(row.id)
+        .bind(state.as_str())
+        .bind(row.state.as_str())
+        .bind(TOLD_WITHIN.as_seconds_f64())
+        .execute(&mut **self.tx)
+        .await?;
+        Ok(ended.rows_affected() == 1)
+    }
+
+    /// Returns the reason for which nobody is asked.
+    async fn refused(&mut self, limits: AskLimits) -> Result<Option<AskOutcome>, StoreError> {
+        let (denials, until): (i64, Option<DateTime<Utc>>) = sqlx::query_as(
+            "select count(*), max(decided_at) + make_interval(secs => $5)
+             from consent_requests d, (
+                 select max(decided_at) as last from consent_requests
+                 where tenant_id = $1 and principal = $2 and server_id = $3 and tool = $4 and state = 'denied'
+                   and decided_at > now() - make_interval(secs => $5)) newest
+             where tenant_id = $1 and principal = $2 and server_id = $3 and tool = $4 and state = 'denied'
+               and decided_at >= newest.last - make_interval(secs => $5)",
+        )
+        .bind(self.tenant.0)
+        .bind(principal(self.new.key))
+        .bind(self.new.server_id.0)
+        .bind(&self.new.tool)
+        .bind(COOLDOWN.as_seconds_f64())
+        .fetch_one(&mut **self.tx)
+        .await?;
+        if let Some(until) = until.filter(|_| denials >= COOLDOWN_DENIALS) {
+            return Ok(Some(AskOutcome::CoolingDown { denials, until }));
+        }
+        let (pending, asked, oldest_s): (i64, i64, Option<f64>) = sqlx::query_as(
+            "select (select count(*) from consent_requests
+                 where tenant_id = $1 and principal = $2 and state = 'pending' and expires_at > now()),
+                 count(*), extract(epoch from now() - min(created_at))::float8
+             from consent_requests
+             where tenant_id = $1 and principal = $2 and created_at > now() - make_interval(secs => $3)",
+        )
+        .bind(self.tenant.0)
+        .bind(principal(self.new.key))
+        .bind(MINUTE.as_seconds_f64())
+        .fetch_one(&mut **self.tx)
+        .await?;
+        if pending >= limits.pending || asked >= limits.per_minute {
+            let passed = oldest_s.unwrap_or_default().clamp(0.0, MINUTE.as_seconds_f64());
+            let retry_s = ((MINUTE.as_seconds_f64() - passed).ceil() as i64).max(1);
+            return Ok(Some(AskOutcome::Throttled { pending, retry_s }));
+        }
+        Ok(None)
+    }
+
+    /// Asks a person, unless an equal ask is open.
+    async fn insert(&mut self) -> Result<AskOutcome, StoreError> {
+        let new = self.new;
+        // one whose time is over must not stand in the way of the new one
+        sqlx::query(
+            "update consent_requests set state = 'timed_out', ended_at = now()
+             where tenant_id = $1 and principal = $2 and digest = any($3) and state = 'pending'
+               and expires_at <= now()",
+        )
+        .bind(self.tenant.0)
+        .bind(principal(new.key))
+        .bind(self.new.digests())
+        .execute(&mut **self.tx)
+        .await?;
+        let reason = &new.reason;
+        let signals: Vec<&str> = reason.risk.signals.iter().map(|signal| signal.as_str()).collect();
+        let options: Vec<&str> = new.options.iter().map(|option| option.as_str()).collect();
+        let level: RiskLevel = reason.risk.level;
+        let inserted: Option<ConsentRow> = sqlx::query_as(concat!(
+            "insert into consent_requests (
+                 tenant_id, id, principal, owner, person, creator, session_id, server_id, server, tool,
+                 operation_type, pin, digest, endpoint, risk, signals, action, action_values, is_irreversible,
+                 arguments, was_cut, agent_says, author_says, rule, policy_version, assurance, options, channels,
+                 ttl_s, trace_id, expires_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+                 $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, now() + make_interval(secs => $29::float8))
+             on conflict do nothing returning ",
+            request_columns!()
+        ))
+        .bind(self.tenant.0)
+        .bind(new.id)
+        .bind(principal(new.key))
+        .bind(&new.owner)
+        .bind(&new.person)
+        .bind(new.creator.map(|key| key.0))
+        .bind(&new.session)
+        .bind(new.server_id.0)
+        .bind(&new.server)
+        .bind(&new.tool)
+        .bind(new.operation.as_str())
+        .bind(&new.pin)
+        .bind(new.digests.first().map(<[u8; DIGEST_BYTES]>::as_slice).unwrap_or_default())
+        .bind(new.endpoint)
+        .bind(level.as_str())
+        .bind(signals)
+        .bind(reason.action.key.as_str())
+        .bind(&reason.action.values)
+        .bind(reason.action.is_irreversible)
+        .bind(&reason.arguments.text)
+        .bind(reason.arguments.truncated)
+        .bind(&reason.agent_says)
+        .bind(&reason.author_says)
+        .bind(&new.rule)
+        .bind(new.policy_version)
+        .bind(new.assurance.as_str())
+        .bind(options)
+        .bind(&new.channels)
+        .bind(i32::try_from(new.ttl_s).unwrap_or(i32::MAX))
+        .bind(&new.trace_id)
+        .fetch_optional(&mut **self.tx)
+        .await?;
+        if let Some(row) = inserted {
+            return Ok(AskOutcome::Pending { row: Box::new(row), is_new: true });
+        }
+        // another call of the same kind was first
+        let row = self.newest().await?.ok_or(StoreError::Conflict("the request changed meanwhile"))?;
+        Ok(AskOutcome::Pending { row: Box::new(row), is_new: false })
+    }
+}

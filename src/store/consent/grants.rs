@@ -1,0 +1,231 @@
+//! Grants: decisions that a person had remembered, for one key, tool, operation and definition.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::{ConsentRow, NewDecision, principal};
+use crate::domain::consent::GrantEffect;
+use crate::domain::id::{KeyId, TenantId};
+use crate::domain::operation::OperationType;
+use crate::domain::policy::Assurance;
+use crate::store::revisions::{self, RevisionKind};
+use crate::store::tx::{Lane, TxAccess};
+use crate::store::unit::Unit;
+use crate::store::{Store, StoreError, Stored};
+
+/// Most grants of a tenant that hold at the same time: every replica keeps them in memory.
+const GRANTS_MAX: i64 = 1000;
+
+/// Grant to be stored with a decision.
+#[derive(Clone, Copy, Debug)]
+pub struct NewGrant {
+    /// Id of the grant: ordered by time.
+    pub id: Uuid,
+    /// Effect on later calls.
+    pub effect: GrantEffect,
+    /// Assurance of the answer.
+    pub assurance: Assurance,
+    /// Time for which the grant holds.
+    pub life: TimeDelta,
+}
+
+/// Grant, as stored.
+#[derive(Clone, Debug, FromRow)]
+pub struct ConsentGrant {
+    /// Id of the grant.
+    pub id: Uuid,
+    /// Key whose calls it is about; nil for the bootstrap key.
+    pub principal: Uuid,
+    /// Owner of that key.
+    pub owner: String,
+    /// Name of the server.
+    pub server: String,
+    /// The tool's own name.
+    pub tool: String,
+    /// Operation type of the calls.
+    pub operation_type: String,
+    /// Effect on calls.
+    pub effect: String,
+    /// Assurance of the answer.
+    pub assurance: Stored<Assurance>,
+    /// Request that was answered.
+    pub request_id: Uuid,
+    /// Key that decided; nil for the bootstrap key.
+    pub granted_by: Uuid,
+    /// Owner of that key.
+    pub granted_owner: String,
+    /// Way by which it was decided.
+    pub granted_via: String,
+    /// Time of the decision.
+    pub created_at: DateTime<Utc>,
+    /// End of the grant.
+    pub expires_at: DateTime<Utc>,
+}
+
+/// Grant that holds, as a snapshot has it.
+#[derive(Clone, Debug, FromRow)]
+pub struct GrantInForce {
+    /// Key whose calls it is about; nil for the bootstrap key.
+    pub principal: Uuid,
+    /// Server of the tool.
+    pub server_id: Uuid,
+    /// The tool's own name.
+    pub tool: String,
+    /// Operation type of the calls.
+    pub operation_type: Stored<OperationType>,
+    /// Pin of the definition.
+    pub pin: String,
+    /// Effect on calls.
+    pub effect: Stored<GrantEffect>,
+    /// Assurance of the answer.
+    pub assurance: Stored<Assurance>,
+    /// End of the grant.
+    pub expires_at: DateTime<Utc>,
+}
+
+/// SQL for whether a grant holds: not over, not revoked, and of a granter whose key is still valid.
+macro_rules! holds {
+    () => {
+        "revoked_at is null and expires_at > now()
+         and (granted_by = '00000000-0000-0000-0000-000000000000' or exists (
+             select from api_keys k
+             where k.tenant_id = $1 and k.key_id = granted_by and k.revoked_at is null
+               and (k.expires_at is null or k.expires_at > now())))"
+    };
+}
+
+impl Store {
+    /// Returns a page of a tenant's grants that hold, the newest first, older than `before`.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn list_grants(
+        &self,
+        tenant: TenantId,
+        before: Uuid,
+        limit: i64,
+    ) -> Result<Vec<ConsentGrant>, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let rows = sqlx::query_as(concat!(
+            "select id, principal, owner, server, tool, operation_type, effect, assurance, request_id, granted_by,
+                 granted_owner, granted_via, created_at, expires_at
+             from consent_grants where tenant_id = $1 and id < $2 and ",
+            holds!(),
+            " order by id desc limit $3"
+        ))
+        .bind(tenant.0)
+        .bind(before)
+        .bind(limit)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(rows)
+    }
+
+    /// Returns the key that decided on a grant which was not revoked; `None` for the bootstrap key.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without such a grant. Other errors come from the database.
+    pub async fn granter(&self, tenant: TenantId, id: Uuid) -> Result<Option<KeyId>, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let by: Option<Uuid> = sqlx::query_scalar(
+            "select granted_by from consent_grants where tenant_id = $1 and id = $2 and revoked_at is null",
+        )
+        .bind(tenant.0)
+        .bind(id)
+        .fetch_optional(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        let by = by.ok_or(StoreError::NotFound)?;
+        Ok((!by.is_nil()).then_some(KeyId(by)))
+    }
+
+    /// Revokes a grant. Returns the new revision.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without such a grant. Other errors come from the database.
+    pub async fn revoke_grant(
+        &self,
+        tenant: TenantId,
+        id: Uuid,
+        by: Option<KeyId>,
+    ) -> Result<i64, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
+        let revoked = sqlx::query(
+            "update consent_grants set revoked_at = now(), revoked_by = $3, rev = $4
+             where tenant_id = $1 and id = $2 and revoked_at is null",
+        )
+        .bind(tenant.0)
+        .bind(id)
+        .bind(principal(by))
+        .bind(rev)
+        .execute(&mut *tx)
+        .await?;
+        if revoked.rows_affected() == 0 {
+            return Err(StoreError::NotFound);
+        }
+        revisions::commit(tx, tenant, RevisionKind::Access, rev).await
+    }
+}
+
+/// Stores the grant of a decision.
+pub(super) async fn insert(
+    tx: &mut Unit,
+    tenant: TenantId,
+    decision: &NewDecision,
+    grant: &NewGrant,
+    row: &ConsentRow,
+    rev: i64,
+) -> Result<(), StoreError> {
+    let held: i64 = sqlx::query_scalar(
+        "select count(*) from consent_grants
+         where tenant_id = $1 and revoked_at is null and expires_at > now()",
+    )
+    .bind(tenant.0)
+    .fetch_one(&mut **tx)
+    .await?;
+    if held >= GRANTS_MAX {
+        return Err(StoreError::Limit("1000 grants of a tenant; decide about this one call, or revoke some"));
+    }
+    sqlx::query(
+        "insert into consent_grants (
+             tenant_id, id, principal, owner, server_id, server, tool, operation_type, pin, effect, assurance,
+             request_id, granted_by, granted_owner, granted_via, expires_at, rev)
+         select tenant_id, $3, principal, owner, server_id, server, tool, operation_type, pin, $4, $5, id, $6, $7, $8,
+             now() + make_interval(secs => $9), $10
+         from consent_requests where tenant_id = $1 and id = $2",
+    )
+    .bind(tenant.0)
+    .bind(row.id)
+    .bind(grant.id)
+    .bind(grant.effect.as_str())
+    .bind(grant.assurance.as_str())
+    .bind(principal(decision.by))
+    .bind(&decision.owner)
+    .bind(decision.via.as_str())
+    .bind(grant.life.as_seconds_f64())
+    .bind(rev)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// Returns the grants of a tenant that hold, within a snapshot.
+pub(in crate::store) async fn in_force(
+    tx: &mut Unit,
+    tenant: TenantId,
+) -> Result<Vec<GrantInForce>, StoreError> {
+    let rows = sqlx::query_as(concat!(
+        "select principal, server_id, tool, operation_type, pin, effect, assurance, expires_at
+         from consent_grants where tenant_id = $1 and ",
+        holds!(),
+        " order by id desc limit $2"
+    ))
+    .bind(tenant.0)
+    .bind(GRANTS_MAX)
+    .fetch_all(&mut **tx)
+    .await?;
+    Ok(rows)
+}

@@ -1,0 +1,111 @@
+//! Use of a permission: once, for the call that was asked about.
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::{ConsentRow, fenced, principal, read};
+use crate::domain::consent::{ConsentState, DIGEST_BYTES};
+use crate::domain::id::{KeyId, ReplicaId, TenantId};
+use crate::store::tx::{Lane, TxAccess};
+use crate::store::{Store, StoreError};
+
+/// Claim of a call to a permission.
+#[derive(Clone, Debug)]
+pub struct ConsentClaim {
+    /// Id of the request.
+    pub id: Uuid,
+    /// Key that calls; `None` for the bootstrap key.
+    pub key: Option<KeyId>,
+    /// Session of the call; `None` without one.
+    pub session: Option<String>,
+    /// Time at which the session began at the latest; `None` if that is unknown.
+    pub session_began: Option<DateTime<Utc>>,
+    /// Pin of the definition.
+    pub pin: String,
+    /// Keyed digests of the call, one for each key in use.
+    pub digests: Vec<[u8; DIGEST_BYTES]>,
+}
+
+/// Outcome of a claim.
+#[derive(Clone, Debug)]
+pub enum ConsumeOutcome {
+    /// The permission was this call's, and is used up.
+    Consumed,
+    /// A person ended the turn.
+    Fenced,
+    /// The permission is not there any more, or is not for this call.
+    Gone(Option<Box<ConsentRow>>),
+}
+
+impl Store {
+    /// Uses a permission up for one call, if it is for that call and nobody has ended the turn.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails. The permission may be used up all the same.
+    pub async fn consume_consent(
+        &self,
+        tenant: TenantId,
+        claim: &ConsentClaim,
+        replica: ReplicaId,
+    ) -> Result<ConsumeOutcome, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let digests: Vec<&[u8]> = claim.digests.iter().map(<[u8; DIGEST_BYTES]>::as_slice).collect();
+        let consumed = sqlx::query(concat!(
+            "update consent_requests set state = 'consumed', consumed_at = now(), replica_id = $8
+             where tenant_id = $1 and principal = $2 and id = $5 and digest = any($6) and pin = $7
+               and state = 'granted' and expires_at > now() and not ",
+            fenced!()
+        ))
+        .bind(tenant.0)
+        .bind(principal(claim.key))
+        .bind(&claim.session)
+        .bind(claim.session_began)
+        .bind(claim.id)
+        .bind(digests)
+        .bind(&claim.pin)
+        .bind(replica.0)
+        .execute(&mut *tx)
+        .await?;
+        if consumed.rows_affected() == 1 {
+            tx.commit_change().await?;
+            return Ok(ConsumeOutcome::Consumed);
+        }
+        let is_fenced: bool = sqlx::query_scalar(concat!("select ", fenced!()))
+            .bind(tenant.0)
+            .bind(principal(claim.key))
+            .bind(&claim.session)
+            .bind(claim.session_began)
+            .fetch_one(&mut *tx)
+            .await?;
+        let row = read::find(&mut tx, tenant, claim.id).await?;
+        tx.commit().await?;
+        let is_cancelled = row.as_ref().is_some_and(|row| row.state == ConsentState::Cancelled);
+        Ok(match is_fenced || is_cancelled {
+            true => ConsumeOutcome::Fenced,
+            false => ConsumeOutcome::Gone(row.map(Box::new)),
+        })
+    }
+
+    /// Notes the outcome of a call that used a permission up.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn finish_consent(
+        &self,
+        tenant: TenantId,
+        id: Uuid,
+        state: ConsentState,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Tenant(tenant)).await?;
+        sqlx::query(
+            "update consent_requests set state = $3, ended_at = now()
+             where tenant_id = $1 and id = $2 and state = 'consumed'",
+        )
+        .bind(tenant.0)
+        .bind(id)
+        .bind(state.as_str())
+        .execute(&mut *tx)
+        .await?;
+        Ok(tx.commit().await?)
+    }
+}
