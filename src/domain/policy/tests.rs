@@ -288,9 +288,9 @@ fn an_explanation_names_every_step() {
                 {"id":"night","effect":"deny","match":{"time":{"from":"22:00","to":"06:00"}}}]"#,
         ),
         tenant: rules(
-            r#"[{"id":"titles","effect":"ask","when":"args.titel == 'x'","ask":{"remember":["allow_always"]}},
+            r#"[{"id":"titles","effect":"ask","when":"args.heading == 'x'","ask":{"remember":["allow_always"]}},
                 {"id":"never","effect":"deny","except":{"tool":"gh:*"}},
-                {"id":"x","effect":"allow","when":"args.titel == 'x'"},
+                {"id":"x","effect":"allow","when":"args.heading == 'x'"},
                 {"id":"y","effect":"deny","when":"args.title == 'y'"}]"#,
         ),
         key: RuleSet::default(),
@@ -315,9 +315,9 @@ fn an_explanation_names_every_step() {
             "deployment reads -: op is write",
             "deployment prod -: the tool does not match",
             "deployment night -: it is outside the time window",
-            "tenant titles ask: 'when' has no value, which counts as a match: the arguments have no 'titel'",
+            "tenant titles ask: 'when' has no value, which counts as a match: the arguments have no 'heading'",
             "tenant never -: 'except' excludes it",
-            "tenant x -: 'when' has no value, which is no match: the arguments have no 'titel'",
+            "tenant x -: 'when' has no value, which is no match: the arguments have no 'heading'",
             "tenant y -: 'when' is false",
             "remembered - allow: a person allowed this tool until the grant ends",
         ]
@@ -364,8 +364,8 @@ fn documents_are_read_whole_or_not_at_all() {
             "rules[1] has the id 'a' of a rule before it",
         ),
         (
-            &rule(r#""effect":"allwo""#),
-            "rules[1].effect is 'allwo'; did you mean 'allow'? Known: allow, ask, deny",
+            &rule(r#""effect":"allows""#),
+            "rules[1].effect is 'allows'; did you mean 'allow'? Known: allow, ask, deny",
         ),
         (&rule(r#""effect":"deny","mach":{}"#), "rules[1].mach is an unknown key; did you mean 'match'?"),
         (
@@ -379,8 +379,8 @@ fn documents_are_read_whole_or_not_at_all() {
             "rules[1].match.tool can match no tool, for want of a ':': write 'github:*' or '*:github'",
         ),
         (
-            &rule(r#""effect":"deny","match":{"op":["read","wirte"]}"#),
-            "rules[1].match.op[1] is 'wirte'; did you mean 'write'? Known: read, write, destructive",
+            &rule(r#""effect":"deny","match":{"op":["read","writes"]}"#),
+            "rules[1].match.op[1] is 'writes'; did you mean 'write'? Known: read, write, destructive",
         ),
         (&rule(r#""effect":"deny","match":{"risk":null}"#), "rules[1].match.risk must be a text"),
         (

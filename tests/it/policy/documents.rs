@@ -50,7 +50,7 @@ async fn faults_are_named_by_their_path() {
     for (body, path, says) in [
         (rule(json!({"mach": {}})), "rules[0].mach", "did you mean 'match'?"),
         (rule(json!({"match": {"tol": "a:*"}})), "rules[0].match.tol", "did you mean 'tool'?"),
-        (rule(json!({"match": {"risk": "hihg"}})), "rules[0].match.risk", "did you mean 'high'?"),
+        (rule(json!({"match": {"risk": "hig"}})), "rules[0].match.risk", "did you mean 'high'?"),
         (rule(json!({"when": "arg.x == 1"})), "rules[0].when", "did you mean 'args'?"),
         (rule(json!({"ask": {"ttl": 5}})), "rules[0].ask.ttl", "did you mean 'ttl_s'?"),
         (json!({"version": 0, "rule": []}), "rule", "did you mean 'rules'?"),

@@ -64,7 +64,7 @@ async fn a_key_has_a_mode_of_its_own_but_for_enforced_rules() {
 async fn a_file_with_a_fault_stops_the_start() {
     let database = Database::migrated().await;
     for (text, says) in [
-        ("rules:\n- {id: a, efect: deny}\n", "rules[0].efect is an unknown key; did you mean 'effect'?"),
+        ("rules:\n- {id: a, effects: deny}\n", "rules[0].effects is an unknown key; did you mean 'effect'?"),
         ("rules: []\nmode: by_risk\n", "set defaults.policy_mode"),
         ("rules: [", "cannot be read as YAML"),
     ] {
