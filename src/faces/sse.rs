@@ -37,6 +37,8 @@ text_enum! {
         Export = "export",
         /// Changes of the state of servers.
         Events = "events",
+        /// Permission requests.
+        Consent = "consent",
     }
 }
 

@@ -16,6 +16,8 @@ mod clients;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod consent;
+#[cfg(test)]
 mod counts;
 #[cfg(test)]
 mod credentials;

@@ -72,11 +72,12 @@ impl Failure {
     /// Returns the failure for an error response of the gateway.
     pub(super) fn from_answer(status: u16, code: &str, sentence: String) -> Failure {
         match (status, code) {
-            (_, "tool_pending" | "tool_changed") => Failure::NeedsApproval(sentence),
+            (_, "tool_pending" | "tool_changed" | "consent_pending") => Failure::NeedsApproval(sentence),
             // a call above the key's ceiling, or against a policy, is refused by a check, not by the role
-            (403, "operation_not_permitted" | "policy_denied" | "consent_undeliverable") => {
+            (403, "operation_not_permitted" | "policy_denied" | "turn_cancelled") => {
                 Failure::Refused(sentence)
             }
+            (403, code) if code.starts_with("consent_") => Failure::Refused(sentence),
             (401 | 403, _) => Failure::NotAuthorised(sentence),
             (400 | 405 | 413 | 415, _) => Failure::Usage(sentence),
             (502, code) if code.starts_with("upstream_") => Failure::Tool(sentence),
@@ -98,6 +99,11 @@ mod tests {
             (403, "forbidden", 5),
             (403, "operation_not_permitted", 3),
             (403, "policy_denied", 3),
+            (403, "consent_pending", 4),
+            (403, "consent_denied", 3),
+            (403, "turn_cancelled", 3),
+            (429, "consent_throttled", 3),
+            (403, "self_approval", 5),
             (403, "consent_undeliverable", 3),
             (404, "not_found", 3),
             (409, "conflict", 3),

@@ -25,7 +25,9 @@ mod tests {
 
     use super::DOCUMENT;
     use crate::domain::activity::{RecordKind, Source, Status};
+    use crate::domain::consent::{ConsentDecision, ConsentState, MayNotDecide};
     use crate::domain::refusal::Code;
+    use crate::domain::risk::RiskLevel;
     use crate::faces::rest::ROUTES;
     use crate::faces::rest::error::code_of;
     use crate::gateway::GatewayError;
@@ -81,7 +83,10 @@ mod tests {
     #[test]
     fn closed_lists_are_the_codes() {
         let document = document();
-        let lists: [(&str, &[&str]); 4] = [
+        let lists: [(&str, &[&str]); 7] = [
+            ("ConsentState", &ConsentState::WORDS),
+            ("ConsentDecision", &ConsentDecision::WORDS),
+            ("RiskLevel", &RiskLevel::WORDS),
             ("ActivityType", &RecordKind::WORDS),
             ("ActivitySource", &Source::WORDS),
             ("ActivityStatus", &Status::WORDS),
@@ -95,6 +100,8 @@ mod tests {
         let unit = || String::new();
         let failures = [
             GatewayError::Forbidden(unit()),
+            GatewayError::MayNotDecide(MayNotDecide::NotApprover),
+            GatewayError::MayNotDecide(MayNotDecide::SelfApproval),
             GatewayError::NotFound(""),
             GatewayError::Invalid { field: None, message: unit() },
             GatewayError::Conflict(unit()),

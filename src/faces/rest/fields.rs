@@ -123,6 +123,14 @@ impl Fields {
         self.take("version", "the whole number that reading gave", |value| value.as_i64())
     }
 
+    /// Reads a whole number from 1 to `max`; `None` if absent.
+    pub(super) fn count(&mut self, name: &str, max: u32) -> Result<Option<u32>, GatewayError> {
+        let kind = format!("a whole number from 1 to {max}");
+        self.take(name, &kind, |value| {
+            value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=max).contains(n))
+        })
+    }
+
     /// Reads a time or `null`, which is the inner `None`.
     pub(super) fn time(&mut self, name: &str) -> Result<Option<Option<DateTime<Utc>>>, GatewayError> {
         self.take(name, "an RFC 3339 time such as 2026-01-31T12:00:00Z, or null", |value| match value {

@@ -5,6 +5,7 @@
 
 mod activity;
 mod call;
+mod consent;
 mod cursor;
 mod document;
 mod error;
@@ -49,7 +50,8 @@ use super::request::RequestId;
 use super::wire;
 use crate::domain::activity::RecordKind;
 use crate::domain::tenant::Action::{
-    Approve, ChangeServers, ManageKeys, ManageTenants, ReadOwnActivity, SeePolicies, SeeServers, UseTools,
+    Approve, ChangeServers, DecideConsent, ManageKeys, ManageTenants, ReadOwnActivity, SeeConsent,
+    SeeOwnConsent, SeePolicies, SeeServers, UseTools,
 };
 
 macro_rules! routes {
@@ -93,6 +95,13 @@ routes! {
     POST "/policy/explain" => question("policy.explain", May(SeePolicies), policy::explain);
     GET "/keys/{id}/policy" => read("policy.get_key", May(SeePolicies), NONE, policy::of_key);
     PUT "/keys/{id}/policy" => act("policy.update_key", May(ManageKeys), policy::put_key);
+
+    GET "/consent" => read("consent.list", May(SeeOwnConsent), consent::PARAMS, consent::list);
+    GET "/consent/stream" => read("consent.stream", May(SeeOwnConsent), NONE, consent::stream::get);
+    GET "/consent/grants" => read("consent.grants", May(SeeConsent), PAGE, consent::grants);
+    DELETE "/consent/grants/{id}" => act("consent.revoke", May(DecideConsent), consent::revoke);
+    GET "/consent/{id}" => read("consent.get", May(SeeOwnConsent), NONE, consent::get);
+    POST "/consent/{id}/decision" => act("consent.decide", May(DecideConsent), consent::decide);
 
     GET "/servers" => read("servers.list", May(SeeServers), PAGE, servers::list);
     POST "/servers" => act("servers.create", May(ChangeServers), servers::create);

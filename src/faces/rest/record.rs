@@ -1,5 +1,7 @@
 //! Records of administrators' acts, of reads, and of attempts that are refused before their use case.
 
+use uuid::Uuid;
+
 use super::error::code_of;
 use super::exchange::Exchange;
 use crate::domain::activity::RecordKind;
@@ -11,7 +13,7 @@ use crate::gateway::{Act, Acting, GatewayError, ReadAttempt, ReadUnderWay, Refus
 /// Commits the record of an act before it is run. The activity log masks secrets and cuts long texts.
 pub(super) async fn begin(exchange: &Exchange, what: &str) -> Result<Acting, GatewayError> {
     let (server, body) = described(exchange).await;
-    let act = Act { what, server: server.as_deref(), body: Some(&body) };
+    let act = Act { what, server: server.as_deref(), body: Some(&body), consent_id: consent_of(exchange) };
     exchange.gateway().log.begin_act(&exchange.attempt, &act).await
 }
 
@@ -29,8 +31,14 @@ pub(super) async fn refused_act(
         return Ok(());
     }
     let (server, body) = described(exchange).await;
-    let act = Act { what, server: server.as_deref(), body: Some(&body) };
+    let act = Act { what, server: server.as_deref(), body: Some(&body), consent_id: consent_of(exchange) };
     log.record_refused_act(&exchange.attempt, &act, error).await
+}
+
+/// Returns the permission request that an act is about.
+fn consent_of(exchange: &Exchange) -> Option<Uuid> {
+    let is_request = exchange.path.starts_with("/consent/") && !exchange.path.starts_with("/consent/grants");
+    is_request.then(|| Uuid::try_parse(exchange.segment("id")).ok()).flatten()
 }
 
 /// Returns the server that an act is about, and its path and body as JSON.

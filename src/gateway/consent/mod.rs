@@ -5,12 +5,14 @@
 
 mod ask;
 mod decide;
+mod news;
 mod read;
 mod refusals;
 mod run;
 
 pub(in crate::gateway) use self::ask::{AskRequest, ConsentCall};
 pub use self::decide::DecideRequest;
+pub use self::news::ConsentNews;
 pub use self::read::ConsentView;
 pub(in crate::gateway) use self::run::{Permit, UsedPermit};
 
@@ -19,6 +21,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use uuid::{NoContext, Timestamp, Uuid};
 
+use self::news::Announcer;
 use super::log::{Attempt, Log};
 use super::tenants::Tenants;
 use super::{Ground, Lifecycle, Options};
@@ -39,12 +42,21 @@ pub struct Consent {
     life: Arc<Lifecycle>,
     tenants: Arc<Tenants>,
     log: Arc<Log>,
+    announcer: Announcer,
 }
 
 impl Consent {
     pub(super) fn new(ground: &Ground, tenants: &Arc<Tenants>, log: &Arc<Log>) -> Consent {
         let Ground { store, upstreams, options, life } = ground.clone();
-        Consent { store, upstreams, options, life, tenants: Arc::clone(tenants), log: Arc::clone(log) }
+        Consent {
+            store,
+            upstreams,
+            options,
+            life,
+            tenants: Arc::clone(tenants),
+            log: Arc::clone(log),
+            announcer: Announcer::default(),
+        }
     }
 
     /// Ends requests whose time is over, and those whose call was lost with its replica, silent for `silent_s` seconds.

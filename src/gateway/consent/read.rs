@@ -38,12 +38,12 @@ impl From<ConsentRow> for ConsentView {
 }
 
 impl ConsentView {
-    /// Returns what the call will do, in a reader's language.
-    pub fn sentence(&self, language: Language) -> String {
+    /// Returns what the call will do, in a reader's language. Arguments that are not shown whole are mentioned first.
+    pub fn told(&self, language: Language) -> String {
         let row = &self.row;
         let action = CallAction::stored(&row.action, row.action_values.clone(), row.is_irreversible);
         match action {
-            Some(action) => action.sentence(language),
+            Some(action) => action.told(row.was_cut, language),
             None => format!("{}:{}", row.server, row.tool),
         }
     }

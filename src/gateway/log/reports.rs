@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use ulid::Ulid;
+use uuid::Uuid;
 
 use super::Log;
 use super::activity::Pending;
@@ -264,12 +265,15 @@ pub struct Act<'a> {
     pub server: Option<&'a str>,
     /// Request body as JSON; `None` without one.
     pub body: Option<&'a str>,
+    /// Permission request that the act concerns; `None` for other acts.
+    pub consent_id: Option<Uuid>,
 }
 
 fn act_record(attempt: &Attempt, act: &Act<'_>) -> Record {
     let mut record = attempt.record(RecordKind::of_act(act.what));
     record.tool = Some(act.what.to_owned());
     record.server = act.server.map(str::to_owned);
+    record.consent_id = act.consent_id;
     record.arguments = act.body.map(|body| redact::preview(body, ACT_BYTES_MAX).text);
     record
 }

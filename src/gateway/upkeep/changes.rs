@@ -55,8 +55,7 @@ impl Upkeep {
                                 break;
                             }
                             Some(Notice::Cancel(notice)) => self.calls.cancelled_elsewhere(notice),
-                            // whoever waits for a decision reads it from the row
-                            Some(Notice::Consent(_)) => {}
+                            Some(Notice::Consent(notice)) => self.consent.heard(notice),
                             Some(Notice::Misled(notice)) => self.tell_misled(&notice),
                             Some(Notice::Change(change)) => {
                                 self.streams.changed(change.kind);

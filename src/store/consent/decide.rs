@@ -118,11 +118,12 @@ async fn fence(
     .bind(lasts.as_seconds_f64())
     .execute(&mut **tx)
     .await?;
-    sqlx::query(
+    let others: Vec<Uuid> = sqlx::query_scalar(
         "update consent_requests set state = 'cancelled', decided_at = now(), decided_by = $4, decided_owner = $5,
              decided_via = $6, decision = $7, ended_at = now()
          where tenant_id = $1 and principal = $2 and state in ('pending', 'granted') and expires_at > now()
-           and ($3::text is null or session_id is null or session_id = $3)",
+           and ($3::text is null or session_id is null or session_id = $3)
+         returning id",
     )
     .bind(tenant.0)
     .bind(row.principal)
@@ -131,7 +132,10 @@ async fn fence(
     .bind(&new.owner)
     .bind(new.via.as_str())
     .bind(new.decision.as_str())
-    .execute(&mut **tx)
+    .fetch_all(&mut **tx)
     .await?;
+    for id in others {
+        revisions::tell_consent(tx, tenant, id).await?;
+    }
     Ok(())
 }

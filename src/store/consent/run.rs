@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::{ConsentRow, fenced, principal, read};
 use crate::domain::consent::{ConsentState, DIGEST_BYTES};
 use crate::domain::id::{KeyId, ReplicaId, TenantId};
+use crate::store::revisions;
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::{Store, StoreError};
 
@@ -67,6 +68,7 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         if consumed.rows_affected() == 1 {
+            revisions::tell_consent(&mut tx, tenant, claim.id).await?;
             tx.commit_change().await?;
             return Ok(ConsumeOutcome::Consumed);
         }
@@ -106,6 +108,7 @@ impl Store {
         .bind(state.as_str())
         .execute(&mut *tx)
         .await?;
+        revisions::tell_consent(&mut tx, tenant, id).await?;
         Ok(tx.commit().await?)
     }
 }

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::domain::consent::ConsentState;
 use crate::domain::id::TenantId;
+use crate::store::revisions;
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::{Store, StoreError, Stored};
 
@@ -63,8 +64,11 @@ impl Store {
         .bind(limit)
         .fetch_all(&mut *tx)
         .await?;
-        tx.commit().await?;
         rows.extend(lost);
+        for (tenant, id, _) in &rows {
+            revisions::tell_consent(&mut tx, TenantId(*tenant), *id).await?;
+        }
+        tx.commit().await?;
         let swept = |(tenant, id, state): (Uuid, Uuid, Stored<ConsentState>)| {
             Some(ConsentSwept { tenant: TenantId(tenant), id, state: state.known()? })
         };

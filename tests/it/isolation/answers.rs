@@ -54,6 +54,7 @@ fn body(method: &str, path: &str) -> Option<Value> {
         ("PUT", "/servers/NAME/tools/writer/override") => {
             json!({"pin": format!("v1:{}", "0".repeat(64)), "annotations": {"readOnlyHint": true}, "version": 0})
         }
+        ("POST", "/consent/NAME/decision") => json!({"decision": "allow_once"}),
         ("PATCH", "/keys/NAME") => json!({"name": "mine"}),
         ("PATCH", "/keys/NAME/settings") => json!({"max_operation": "read"}),
         ("PUT", "/keys/NAME/policy") => json!({"version": 0, "rules": []}),
@@ -70,6 +71,12 @@ async fn every_route_that_takes_a_name_or_an_id() {
     let record = a.records("type=tool_call", 1).await[0].clone();
     let (record_id, session) =
         (record["id"].as_str().unwrap(), record["session_id"].as_str().unwrap().to_owned());
+    let policy = json!({"version": 0, "mode": "always_ask", "rules": []});
+    a.platform.ask(Method::PUT, "/api/v1/policy", Some(&policy)).await.expect(200);
+    Mcp::bare(&agent).run("write", "owned-by-a:writer", &json!({})).await.refused("consent_pending");
+    let asked = a.platform.items("/api/v1/consent").await[0]["id"].as_str().unwrap().to_owned();
+    let policy = json!({"version": 1, "mode": "always_allow", "rules": []});
+    a.platform.ask(Method::PUT, "/api/v1/policy", Some(&policy)).await.expect(200);
     let unknown_id = "5f0c2f1e-1d2a-4a37-9a51-0123456789ab";
     let unknown_record = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
     let server = ("owned-by-a", "never-is-a");
@@ -80,6 +87,7 @@ async fn every_route_that_takes_a_name_or_an_id() {
     for (method, path) in others.into_iter().chain(removing) {
         let (status, code, (existing, missing)) = match path.split('/').nth(1) {
             Some("servers") => (404, "not_found", server),
+            Some("consent") => (404, "not_found", (&*asked, unknown_id)),
             Some("keys") => (404, "not_found", (&*agent.id, unknown_id)),
             Some("activity") => (404, "not_found", (record_id, unknown_record)),
             Some("tenants") => (403, "forbidden", ("tenant-a", "tenant-x")),

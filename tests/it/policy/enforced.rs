@@ -39,12 +39,13 @@ async fn a_deny_is_a_refusal_at_every_door_and_in_the_log() {
 #[tokio::test]
 async fn an_ask_that_reaches_nobody_is_a_refusal() {
     let (_stage, tenant, upstream) = zoo(&[]).await;
-    set(&tenant, "always_ask", json!([])).await;
+    let rule = json!({"id": "hook", "effect": "ask", "ask": {"channels": ["webhook"]}});
+    set(&tenant, "always_allow", json!([rule])).await;
     let agent = tenant.agent().await;
     let says = "No one can be asked right now (no channel for acme)";
     everywhere(&agent, "consent_undeliverable", 3, says).await;
     let records = tenant.records("tool=wiper", 4).await;
-    assert_eq!(decided(&records), [(&json!("asked"), &Value::Null, &json!("blocked")); 4]);
+    assert_eq!(decided(&records), [(&json!("asked"), &json!("hook"), &json!("blocked")); 4]);
     assert_eq!(upstream.counts().calls, 0);
 }
 
@@ -95,12 +96,12 @@ async fn a_host_that_asks_by_itself_is_enough_for_its_operations() {
     set(&tenant, "always_ask", json!([])).await;
     let agent = tenant.agent_with(json!({"host_prompts": ["write"]})).await;
     assert_eq!(code(&agent, "write", "writer").await, "ok");
-    assert_eq!(code(&agent, "read", "reader").await, "consent_undeliverable");
+    assert_eq!(code(&agent, "read", "reader").await, "consent_pending");
     assert_eq!(tenant.records("decision=delegated", 1).await[0]["tool"], "writer");
     // never for critical risk
     let args = json!({"command": "rm -rf /", "force": true});
     let critical = Mcp::bare(&tenant.agent_with(json!({"host_prompts": ["destructive"]})).await)
         .run("destructive", "zoo:wiper", &args)
         .await;
-    assert_eq!(critical.code(), "consent_undeliverable");
+    assert_eq!(critical.code(), "consent_pending");
 }

@@ -27,8 +27,8 @@ async fn the_strictest_layer_counts() {
     let mut version = 0;
     for (of_tenant, of_key, expected) in [
         ("allow", "allow", "ok"),
-        ("allow", "ask", "consent_undeliverable"),
-        ("ask", "allow", "consent_undeliverable"),
+        ("allow", "ask", "consent_pending"),
+        ("ask", "allow", "consent_pending"),
         ("ask", "deny", "policy_denied"),
         ("deny", "allow", "policy_denied"),
     ] {
@@ -43,7 +43,7 @@ async fn the_strictest_layer_counts() {
     // the deployment's rules hold for all, and no allow relaxes them
     let all = json!([{"id": "all", "effect": "allow"}]);
     set(&tenant, "always_allow", all).await;
-    assert_eq!(code(&agent, "write", "half").await, "consent_undeliverable");
+    assert_eq!(code(&agent, "write", "half").await, "consent_pending");
 }
 
 #[tokio::test]

@@ -74,7 +74,8 @@ async fn roles_and_parameters_are_what_it_says() {
             let answer = api.ask(method(operation.method), &path, None).await;
             let roles = operation.said["x-roles"].as_array().unwrap();
             if !roles.contains(&role.into()) {
-                answer.refused(403, "forbidden");
+                let decides = operation.path.starts_with("/consent/") && operation.method != "get";
+                answer.refused(403, if decides { "not_approver" } else { "forbidden" });
                 continue;
             }
             assert_eq!(answer.status, 400, "{what}: x-roles says that it may: {answer:?}");

@@ -16,6 +16,8 @@ const CHANGE_SERVERS: &[&str] = &["operator", "admin"];
 const APPROVE: &[&str] = CHANGE_SERVERS;
 const MANAGE: &[&str] = &["admin"];
 const SEE_POLICIES: &[&str] = SEE_SERVERS;
+const SEE_CONSENT: &[&str] = &["approver", "auditor", "operator", "admin"];
+const DECIDE: &[&str] = &["approver", "admin"];
 const USE_TOOLS: &[&str] = &["agent", "operator", "admin"];
 const READ_ACTIVITY: &[&str] = &["agent", "auditor", "operator", "admin"];
 const NOBODY: &[&str] = &[];
@@ -46,6 +48,12 @@ const DOORS: &[(&str, &str, &[&str])] = &[
     ("POST", "/policy/explain", SEE_POLICIES),
     ("GET", "/keys/{id}/policy", SEE_POLICIES),
     ("PUT", "/keys/{id}/policy", MANAGE),
+    ("GET", "/consent", ANYBODY),
+    ("GET", "/consent/stream", ANYBODY),
+    ("GET", "/consent/grants", SEE_CONSENT),
+    ("DELETE", "/consent/grants/{id}", DECIDE),
+    ("GET", "/consent/{id}", ANYBODY),
+    ("POST", "/consent/{id}/decision", DECIDE),
     ("GET", "/servers", SEE_SERVERS),
     ("POST", "/servers", CHANGE_SERVERS),
     ("GET", "/servers/{name}", SEE_SERVERS),
@@ -99,6 +107,7 @@ fn body(method: &str, path: &str) -> Option<Value> {
         ("PUT", "/policy") => json!({"version": 0, "rules": []}),
         ("PUT", "/keys/{id}/policy") => json!({"version": 0, "rules": []}),
         ("POST", "/policy/explain") => json!({"tool": "no:ne"}),
+        ("POST", "/consent/{id}/decision") => json!({"decision": "allow_once"}),
         ("POST", "/servers") => json!({"name": "x", "kind": "http", "url": "http://10.0.0.1/"}),
         ("PATCH", "/servers/{name}") => json!({"enabled": true}),
         ("POST", "/servers/{name}/tools/{tool}/approve" | "/servers/{name}/prompts/{prompt}/approve") => {
@@ -122,7 +131,7 @@ fn address(path: &str) -> String {
         false => "00000000-0000-4000-8000-000000000000",
     };
     let query = match path {
-        "/activity/stream" | "/events" => "?no-such-parameter=1",
+        "/activity/stream" | "/consent/stream" | "/events" => "?no-such-parameter=1",
         "/tools" => "?query=x",
         "/servers/{name}/resources/diff" => "?uri=x://a",
         _ => "",
@@ -151,7 +160,7 @@ async fn every_route_for_every_role() {
                 "{role} {method} {path}: {answer:?}"
             );
             if !entered {
-                answer.refused(403, "forbidden");
+                answer.refused(403, if *may == DECIDE { "not_approver" } else { "forbidden" });
             }
         }
     }

@@ -1,0 +1,195 @@
+//! `/consent`: permission requests, decisions about them, and what was remembered.
+
+pub(super) mod stream;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::cursor;
+use super::exchange::Exchange;
+use super::fields::Nulls;
+use super::params::{ParamNames, Params};
+use super::show;
+use super::show::RestAnswer;
+use crate::domain::activity::Source;
+use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia};
+use crate::domain::id::{KeyId, split_canonical};
+use crate::domain::policy::Assurance;
+use crate::domain::reason::Language;
+use crate::domain::risk::RiskLevel;
+use crate::gateway::{ConsentView, DecideRequest, GatewayError};
+use crate::store::{ConsentFilter, ConsentGrant};
+
+/// Parameters of a list.
+pub(super) const PARAMS: ParamNames = &["state", "tool", "server", "key", "owner", "risk", "cursor", "limit"];
+/// Memory of a request on a page, in bytes: as loaded, and as JSON.
+const REQUEST_MEMORY_BYTES: usize = 20 * 1024;
+/// Longest life of what is remembered, in seconds, as a decision may name it; the gateway's own bounds are shorter.
+const EXPIRES_IN_S_MAX: u32 = 86_400;
+
+#[derive(Serialize)]
+struct ShownRequest<'a> {
+    id: Uuid,
+    state: &'a str,
+    tool: &'a str,
+    server: &'a str,
+    operation_type: &'a str,
+    risk: RiskLevel,
+    reasons: &'a [String],
+    reason: String,
+    arguments: &'a str,
+    agent_says: Option<&'a str>,
+    key_id: Option<KeyId>,
+    owner: &'a str,
+    assurance: Assurance,
+    options: &'a [ConsentDecision],
+    created_at: String,
+    expires_at: String,
+    decided_at: Option<String>,
+    decided_by: Option<&'a str>,
+    decided_via: Option<&'a str>,
+    comment: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ShownGrant<'a> {
+    id: Uuid,
+    effect: &'a str,
+    tool: &'a str,
+    server: &'a str,
+    operation_type: &'a str,
+    key_id: Option<Uuid>,
+    owner: &'a str,
+    consent_id: Uuid,
+    granted_by: &'a str,
+    granted_via: &'a str,
+    created_at: String,
+    expires_at: String,
+}
+
+fn shown(view: &ConsentView, language: Language) -> ShownRequest<'_> {
+    let row = &view.row;
+    ShownRequest {
+        id: row.id,
+        state: row.state.as_str(),
+        tool: &row.tool,
+        server: &row.server,
+        operation_type: row.operation_type.as_str(),
+        risk: view.risk,
+        reasons: &row.signals,
+        reason: view.told(language),
+        arguments: &row.arguments,
+        agent_says: row.agent_says.as_deref(),
+        key_id: view.key(),
+        owner: &row.owner,
+        assurance: view.assurance,
+        options: &view.options,
+        created_at: show::time(row.created_at),
+        expires_at: show::time(row.expires_at),
+        decided_at: row.decided_at.map(show::time),
+        decided_by: row.decided_owner.as_deref(),
+        decided_via: row.decided_via.as_deref(),
+        comment: row.comment.as_deref(),
+    }
+}
+
+/// Returns the language that a reader asks for.
+fn language(exchange: &Exchange) -> Language {
+    let header = exchange.headers().get(http::header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+    let tags = header.into_iter().flat_map(|text| text.split(',')).take(10);
+    tags.filter_map(|tag| Language::of_tag(tag.split(';').next()?)).next().unwrap_or_default()
+}
+
+/// Returns the id in the path. A text that cannot be an id is not found.
+fn id(exchange: &Exchange, what: &'static str) -> Result<Uuid, GatewayError> {
+    Uuid::try_parse(exchange.segment("id")).map_err(|_| GatewayError::NotFound(what))
+}
+
+pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
+    let page = params.page()?;
+    let filter = filter(&params, page.after(None, |key| Uuid::try_parse(key).ok().map(Some))?)?;
+    exchange.expect_answer(page.limit * REQUEST_MEMORY_BYTES).await?;
+    let views = exchange.gateway().consent.list(exchange.caller(), filter, page.fetch()).await?;
+    let language = language(&exchange);
+    cursor::list(&views, &page, |view| view.row.id.to_string(), |view| Ok(shown(view, language)))
+}
+
+fn filter(params: &Params, before: Option<Uuid>) -> Result<ConsentFilter, GatewayError> {
+    let text = |name: &str| params.text(name).map(str::to_owned);
+    // a tool's canonical name says its server too
+    let (server, tool) = match params.text("tool").and_then(split_canonical) {
+        Some((server, tool)) if params.text("server").is_none_or(|given| given == server) => {
+            (Some(server.to_owned()), Some(tool.to_owned()))
+        }
+        _ => (text("server"), text("tool")),
+    };
+    let key = params.text("key").map(Uuid::try_parse).transpose();
+    let key = key.map_err(|_| GatewayError::invalid("key", "key must be the id of a key (a UUID)"))?;
+    Ok(ConsentFilter {
+        state: params.one_of("state", &ConsentState::ALL)?,
+        tool,
+        server,
+        key: key.map(|key| Some(KeyId(key))),
+        owner: text("owner"),
+        risk: params.one_of("risk", &RiskLevel::ALL)?,
+        before,
+    })
+}
+
+pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
+    let id = id(&exchange, "permission request")?;
+    let view = exchange.gateway().consent.get(exchange.caller(), id).await?;
+    show::ok(&shown(&view, language(&exchange)))
+}
+
+pub(super) async fn decide(exchange: Arc<Exchange>) -> RestAnswer {
+    let mut fields = exchange.fields(&["decision", "comment", "expires_in_s"], Nulls::Absent).await?;
+    let decision = fields.needed_text("decision")?;
+    let request = DecideRequest {
+        decision: super::params::one_of("decision", &decision, &ConsentDecision::ALL)?,
+        comment: fields.text("comment")?.filter(|comment| !comment.is_empty()),
+        expires_in_s: fields.count("expires_in_s", EXPIRES_IN_S_MAX)?,
+        via: match exchange.attempt.source {
+            Source::Cli => DecidedVia::Cli,
+            _ => DecidedVia::Rest,
+        },
+    };
+    let id = id(&exchange, "permission request")?;
+    let view = exchange.gateway().consent.decide(exchange.caller(), id, request).await?;
+    show::ok(&shown(&view, language(&exchange)))
+}
+
+pub(super) async fn grants(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
+    let page = params.page()?;
+    let before = page.after(Uuid::max(), |key| Uuid::try_parse(key).ok())?;
+    let rows = exchange.gateway().consent.list_grants(exchange.caller(), before, page.fetch()).await?;
+    cursor::list(
+        &rows,
+        &page,
+        |row| row.id.to_string(),
+        |row: &ConsentGrant| {
+            Ok(ShownGrant {
+                id: row.id,
+                effect: &row.effect,
+                tool: &row.tool,
+                server: &row.server,
+                operation_type: &row.operation_type,
+                key_id: (!row.principal.is_nil()).then_some(row.principal),
+                owner: &row.owner,
+                consent_id: row.request_id,
+                granted_by: &row.granted_owner,
+                granted_via: &row.granted_via,
+                created_at: show::time(row.created_at),
+                expires_at: show::time(row.expires_at),
+            })
+        },
+    )
+}
+
+pub(super) async fn revoke(exchange: Arc<Exchange>) -> RestAnswer {
+    exchange.no_body().await?;
+    exchange.gateway().consent.revoke_grant(exchange.caller(), id(&exchange, "grant")?).await?;
+    Ok(show::nothing())
+}

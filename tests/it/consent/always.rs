@@ -1,0 +1,96 @@
+//! Decisions that are remembered.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{asked, asking, decide, write};
+use crate::support::{Gateway, Mcp, Tool, settle, upstream};
+
+const SOON: Duration = Duration::from_secs(2);
+
+#[tokio::test]
+async fn an_allow_is_for_one_key_tool_operation_and_definition() {
+    let (stage, tenant, upstream) = asking(&[], json!([])).await;
+    let other = Gateway::start(&stage.database, &[]).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let there = other.ask_as(&agent);
+    let id = asked(&agent, &json!({"n": 1})).await;
+    decide(&approver, &id, "allow_always").await.expect(200);
+    write(&agent, &json!({"n": 2})).await.ok();
+    let code = async || write(&there, &json!({"n": 3})).await.code();
+    settle("ok".to_owned(), SOON, code).await;
+    assert_eq!(tenant.agent().await.items("/api/v1/consent").await, [Value::Null; 0]);
+    asked(&tenant.agent().await, &json!({})).await;
+    Mcp::bare(&agent).run("destructive", "zoo:writer", &json!({})).await.refused("consent_pending");
+    Mcp::bare(&agent).run("read", "zoo:reader", &json!({})).await.refused("consent_pending");
+    let [grant] = &approver.items("/api/v1/consent/grants").await[..] else { panic!("one grant") };
+    assert_eq!(
+        (&grant["effect"], &grant["tool"], &grant["key_id"], &grant["consent_id"]),
+        (&json!("allow"), &json!("writer"), &json!(agent.id), &json!(id))
+    );
+    // another definition of the tool asks again
+    let mut tools = upstream::zoo();
+    for tool in tools.iter_mut().filter(|tool| tool.name == "writer") {
+        *tool = Tool::annotated("writer", r#"{"destructiveHint":false,"title":"Other"}"#);
+    }
+    upstream.set_tools(tools);
+    let platform = &tenant.platform;
+    platform.post("/api/v1/servers/zoo/refresh", &json!({})).await.expect(200);
+    let tools = platform.items("/api/v1/servers/zoo/tools").await;
+    let pin = tools.iter().find(|tool| tool["name"] == "writer").unwrap()["pin"].clone();
+    platform.post("/api/v1/servers/zoo/tools/writer/approve", &json!({ "pin": pin })).await.expect(200);
+    asked(&agent, &json!({"n": 4})).await;
+}
+
+#[tokio::test]
+async fn a_grant_ends_when_it_is_revoked_and_when_its_granter_goes() {
+    let (stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let other = Gateway::start(&stage.database, &[]).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let there = other.ask_as(&agent);
+    let code = async || write(&there, &json!({"n": 2})).await.code();
+    let id = asked(&agent, &json!({"n": 1})).await;
+    decide(&approver, &id, "allow_always").await.expect(200);
+    settle("ok".to_owned(), SOON, code).await;
+    let grant = approver.items("/api/v1/consent/grants").await[0]["id"].as_str().unwrap().to_owned();
+    let path = format!("/api/v1/consent/grants/{grant}");
+    tenant.approver().await.delete(&path).await.refused(403, "forbidden");
+    agent.delete(&path).await.refused(403, "not_approver");
+    approver.delete(&path).await.expect(204);
+    approver.delete(&path).await.refused(404, "not_found");
+    settle("consent_pending".to_owned(), SOON, code).await;
+    assert_eq!(approver.items("/api/v1/consent/grants").await, [Value::Null; 0]);
+    let id = asked(&agent, &json!({"n": 3})).await;
+    decide(&approver, &id, "allow_always").await.expect(200);
+    settle("ok".to_owned(), SOON, code).await;
+    tenant.platform.delete(&format!("/api/v1/keys/{}", approver.id)).await.expect(204);
+    settle("consent_pending".to_owned(), SOON, code).await;
+}
+
+#[tokio::test]
+async fn a_remembered_refusal_asks_nobody() {
+    let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let id = asked(&agent, &json!({"n": 1})).await;
+    decide(&approver, &id, "reject_always").await.expect(200);
+    let refused = write(&agent, &json!({"n": 2})).await.refused("policy_denied");
+    assert_eq!(refused["message"], "Tool 'zoo:writer' is not allowed here: a person refused it for now");
+}
+
+#[tokio::test]
+async fn a_clients_answer_does_not_replace_an_approvers() {
+    let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let agent = tenant.key(&json!({"role": "agent", "owner": "ana"})).await;
+    let same = tenant.key(&json!({"role": "approver", "owner": "ana"})).await;
+    let id = asked(&agent, &json!({"n": 1})).await;
+    decide(&same, &id, "allow_always").await.expect(200);
+    write(&agent, &json!({"n": 2})).await.ok();
+    let rule = json!([{"id": "strict", "effect": "ask",
+        "ask": {"assurance": "approver", "remember": ["allow_always"]}}]);
+    super::set(&tenant, rule).await;
+    let id = asked(&agent, &json!({"n": 2})).await;
+    decide(&same, &id, "allow_always").await.refused(403, "self_approval");
+    decide(&tenant.approver().await, &id, "allow_always").await.expect(200);
+    write(&agent, &json!({"n": 3})).await.ok();
+}

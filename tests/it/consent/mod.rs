@@ -1,0 +1,55 @@
+//! Permission requests: a person decides before a call runs.
+
+mod always;
+mod bounds;
+mod decided;
+mod replicas;
+mod watched;
+mod who;
+
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Api, Mcp, Outcome, Stage, Tenant, Tool, Upstream, upstream};
+
+/// A tenant with the zoo, whose every call asks; rules come first.
+async fn asking(settings: &[(&str, &str)], rules: Value) -> (Stage, Tenant, Upstream) {
+    asking_of(settings, rules, upstream::zoo()).await
+}
+
+/// The same with these tools.
+async fn asking_of(settings: &[(&str, &str)], rules: Value, tools: Vec<Tool>) -> (Stage, Tenant, Upstream) {
+    let stage = Stage::with(settings).await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(tools).await;
+    tenant.add("zoo", &upstream).await;
+    set(&tenant, rules).await;
+    (stage, tenant, upstream)
+}
+
+/// Replaces the tenant's rules; what none matches asks.
+async fn set(tenant: &Tenant, rules: Value) {
+    let version = tenant.platform.get("/api/v1/policy").await.expect(200)["version"].clone();
+    let body = json!({"version": version, "mode": "always_ask", "rules": rules});
+    tenant.platform.ask(reqwest::Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
+}
+
+/// Calls the tool that writes.
+async fn write(api: &Api, args: &Value) -> Outcome {
+    Mcp::bare(api).run("write", "zoo:writer", args).await
+}
+
+/// Calls the tool that writes, which asks; returns the id of the request.
+async fn asked(api: &Api, args: &Value) -> String {
+    let refused = write(api, args).await.refused("consent_pending");
+    refused["consent_id"].as_str().unwrap().to_owned()
+}
+
+/// Decides a request.
+async fn decide(api: &Api, id: &str, decision: &str) -> Answer {
+    api.post(&format!("/api/v1/consent/{id}/decision"), &json!({ "decision": decision })).await
+}
+
+/// The state of a request.
+async fn state(api: &Api, id: &str) -> Value {
+    api.get(&format!("/api/v1/consent/{id}")).await.expect(200)["state"].clone()
+}

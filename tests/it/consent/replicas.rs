@@ -1,0 +1,57 @@
+//! Asked here, answered there, run somewhere else.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{asked, asking, decide, state, write};
+use crate::support::{Gateway, eventually, settle};
+
+const SOON: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn any_replica_does_any_step() {
+    let (mut stage, tenant, upstream) = asking(&[], json!([])).await;
+    let (second, third) =
+        (Gateway::start(&stage.database, &[]).await, Gateway::start(&stage.database, &[]).await);
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let id = asked(&agent, &json!({"n": 1})).await;
+    // the replica that asked dies
+    stage.gateway.kill();
+    decide(&second.ask_as(&approver), &id, "allow_once").await.expect(200);
+    drop(second);
+    write(&third.ask_as(&agent), &json!({"n": 1})).await.ok();
+    let approver = third.ask_as(&approver);
+    settle(json!("succeeded"), SOON, || state(&approver, &id)).await;
+    assert_eq!(upstream.counts().calls, 1);
+}
+
+#[tokio::test]
+async fn equal_calls_at_one_moment_are_one_request_and_one_run() {
+    let (stage, tenant, upstream) = asking(&[], json!([])).await;
+    let other = Gateway::start(&stage.database, &[]).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let there = other.ask_as(&agent);
+    let args = json!({"n": 1});
+    let many = async || {
+        let calls = (0..20).map(|n| write(if n % 2 == 0 { &agent } else { &there }, &args));
+        futures_util::future::join_all(calls).await
+    };
+    // the other replica may have to load the tenant first
+    eventually("the other replica", SOON, async || {
+        (write(&there, &args).await.code() == "consent_pending").then_some(())
+    })
+    .await;
+    for outcome in many().await {
+        outcome.refused("consent_pending");
+    }
+    let [request] = &approver.items("/api/v1/consent").await[..] else { panic!("more than one request") };
+    decide(&approver, request["id"].as_str().unwrap(), "allow_once").await.expect(200);
+    let codes: Vec<String> = many().await.iter().map(|outcome| outcome.code()).collect();
+    assert_eq!(codes.iter().filter(|code| *code == "ok").count(), 1, "{codes:?}");
+    assert!(
+        codes.iter().all(|code| matches!(&**code, "ok" | "consent_lapsed" | "consent_pending")),
+        "{codes:?}"
+    );
+    assert_eq!(upstream.counts().calls, 1);
+}

@@ -1,0 +1,114 @@
+//! Who sees and who decides.
+
+use serde_json::{Value, json};
+
+use super::{asked, asking, decide, state};
+
+#[tokio::test]
+async fn nobody_allows_their_own_call() {
+    let rule = json!([{"id": "four-eyes", "effect": "ask", "ask": {"assurance": "approver"}}]);
+    let (_stage, tenant, _upstream) = asking(&[], rule).await;
+    let admin = tenant.key(&json!({"role": "admin", "owner": "Ana"})).await;
+    let same = tenant.key(&json!({"role": "approver", "owner": " ANA"})).await;
+    let other = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
+    let id = asked(&admin, &json!({})).await;
+    for own in [&admin, &same] {
+        decide(own, &id, "allow_once").await.refused(403, "self_approval");
+    }
+    // who asked is whoever it was then
+    let path = format!("/api/v1/keys/{}", admin.id);
+    tenant.platform.patch(&path, &json!({"owner": "somebody else"})).await.expect(200);
+    decide(&same, &id, "allow_once").await.refused(403, "self_approval");
+    assert_eq!(state(&other, &id).await, "pending");
+    decide(&other, &id, "allow_once").await.expect(200);
+    // but may refuse it
+    let id = asked(&admin, &json!({"n": 2})).await;
+    assert_eq!(decide(&admin, &id, "reject_once").await.expect(200)["state"], "denied");
+}
+
+#[tokio::test]
+async fn where_the_own_client_may_answer_another_key_of_the_person_may() {
+    let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let agent = tenant.key(&json!({"role": "agent", "owner": "ana"})).await;
+    let admin = tenant.key(&json!({"role": "admin", "owner": "bob"})).await;
+    let same = tenant.key(&json!({"role": "approver", "owner": "ana"})).await;
+    let id = asked(&agent, &json!({})).await;
+    decide(&same, &id, "allow_once").await.expect(200);
+    // never the own key over REST
+    let own = asked(&admin, &json!({})).await;
+    decide(&admin, &own, "allow_once").await.refused(403, "self_approval");
+}
+
+#[tokio::test]
+async fn roles() {
+    let (stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let agent = tenant.agent().await;
+    let id = asked(&agent, &json!({})).await;
+    for may_not in [tenant.operator().await, tenant.auditor().await, agent.clone()] {
+        decide(&may_not, &id, "allow_once").await.refused(403, "not_approver");
+    }
+    for sees in [tenant.operator().await, tenant.auditor().await, tenant.approver().await] {
+        assert_eq!(sees.items("/api/v1/consent").await.len(), 1);
+        assert_eq!(state(&sees, &id).await, "pending");
+    }
+    // an agent sees its own alone
+    assert_eq!(agent.items("/api/v1/consent").await.len(), 1);
+    let other = tenant.agent().await;
+    assert_eq!(other.items("/api/v1/consent").await, [Value::Null; 0]);
+    assert_eq!(other.items(&format!("/api/v1/consent?key={}", agent.id)).await, [Value::Null; 0]);
+    other.get(&format!("/api/v1/consent/{id}")).await.refused(404, "not_found");
+    let stranger = stage.tenant("globex").await;
+    decide(&stranger.admin().await, &id, "allow_once").await.refused(404, "not_found");
+    assert_eq!(stranger.admin().await.items("/api/v1/consent").await, [Value::Null; 0]);
+}
+
+#[tokio::test]
+async fn the_first_decision_wins_and_the_loser_is_told() {
+    let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let agent = tenant.agent().await;
+    let eva = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
+    let max = tenant.key(&json!({"role": "approver", "owner": "max"})).await;
+    let id = asked(&agent, &json!({})).await;
+    decide(&eva, &id, "reject_once").await.expect(200);
+    let says = decide(&max, &id, "allow_once").await.refused(409, "conflict");
+    assert_eq!(says, "this request is denied already: eva was first, over rest; it stays as it is");
+    // of many at one moment exactly one wins
+    let id = asked(&agent, &json!({"n": 2})).await;
+    let decisions = ["allow_once", "reject_once"].into_iter().cycle().take(10);
+    let racing =
+        decisions.map(|decision| decide(if decision == "allow_once" { &eva } else { &max }, &id, decision));
+    let answers = futures_util::future::join_all(racing).await;
+    let won: Vec<_> = answers.iter().filter(|answer| answer.status == 200).collect();
+    assert_eq!(won.len(), 1, "{answers:?}");
+    assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 409)), "{answers:?}");
+    assert_eq!(state(&eva, &id).await, won[0].json()["state"]);
+}
+
+#[tokio::test]
+async fn only_what_is_offered() {
+    let rules = json!([
+        {"id": "once", "effect": "ask", "match": {"tool": "zoo:writer"}, "ask": {"remember": ["reject_always"]}},
+    ]);
+    let (_stage, tenant, _upstream) = asking(&[], rules).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let id = asked(&agent, &json!({})).await;
+    let shown = approver.get(&format!("/api/v1/consent/{id}")).await.expect(200);
+    assert_eq!(shown["options"], json!(["allow_once", "reject_once", "reject_always", "cancel_turn"]));
+    let says = decide(&approver, &id, "allow_always").await.refused(400, "invalid_request");
+    assert_eq!(says, "this request offers: allow_once, reject_once, reject_always, cancel_turn");
+    for (body, field) in [
+        (json!({"decision": "maybe"}), "decision"),
+        (json!({}), "decision"),
+        (json!({"decision": "allow_once", "comment": "x".repeat(501)}), "comment"),
+        (json!({"decision": "allow_once", "expires_in_s": 60}), "expires_in_s"),
+        (json!({"decision": "reject_always", "expires_in_s": 0}), "expires_in_s"),
+    ] {
+        let answer = approver.post(&format!("/api/v1/consent/{id}/decision"), &body).await;
+        assert_eq!(answer.expect(400)["error"]["field"], field, "{answer:?}");
+    }
+    // what was cut is said first, and never remembered
+    let long = asked(&agent, &json!({"text": "x".repeat(5000)})).await;
+    let shown = approver.get(&format!("/api/v1/consent/{long}")).await.expect(200);
+    assert_eq!(shown["options"], json!(["allow_once", "reject_once", "cancel_turn"]));
+    assert!(shown["arguments"].as_str().unwrap().len() < 3000);
+}
