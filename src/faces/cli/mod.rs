@@ -9,6 +9,7 @@ mod client;
 mod completions;
 mod config;
 mod connection;
+mod consent;
 mod doctor;
 mod failure;
 mod input;
@@ -18,6 +19,7 @@ mod output;
 mod policy;
 mod show;
 mod status;
+mod stream;
 mod tenant;
 mod tools;
 mod upstream;
@@ -51,6 +53,10 @@ pub enum Command {
     Key(key::KeyCommand),
     /// Check, explain and apply rules that allow calls, ask a person first, or deny them
     Policy(policy::PolicyCommand),
+    /// List permission requests, and allow or deny them
+    Consent(consent::ConsentCommand),
+    /// List and revoke remembered decisions
+    Grants(consent::GrantsCommand),
     /// Show the identity of the current key and the gateway's state
     Status(status::StatusCommand),
     /// Check gateway, clock, key and servers, and say what to do
@@ -76,6 +82,8 @@ pub async fn run(command: Command, program: clap::Command) -> Result<(), Failure
         Command::Apply(apply) => apply.run().await,
         Command::Key(key) => key.run().await,
         Command::Policy(policy) => policy.run().await,
+        Command::Consent(consent) => consent.run().await,
+        Command::Grants(grants) => grants.run().await,
         Command::Status(status) => status.run().await,
         Command::Doctor(doctor) => doctor.run().await,
         Command::Completions(completions) => completions.run(program),

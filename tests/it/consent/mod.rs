@@ -2,6 +2,7 @@
 
 mod always;
 mod bounds;
+mod command;
 mod decided;
 mod replicas;
 mod watched;

@@ -1,20 +1,16 @@
 //! `mcpproxy activity watch`: shows records as they are written, until interrupted.
 
-use std::time::Duration;
-
 use clap::Args;
 use serde_json::Value;
 
 use super::{WIDE, columns};
-use crate::domain::backoff::Backoff;
-use crate::faces::cli::client::{ApiClient, ApiEvents, ApiQuery, Event};
+use crate::faces::cli::client::{ApiClient, Event};
 use crate::faces::cli::failure::Failure;
 use crate::faces::cli::output::{self, Column, Format, Output};
+use crate::faces::cli::stream;
 
-/// Delay before the first attempt to reconnect; doubled after each failure.
-const PAUSE_MIN: Duration = Duration::from_millis(500);
-/// Longest delay between attempts to reconnect.
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Path of the stream.
+const PATH: [&str; 2] = ["activity", "stream"];
 /// Widths of the columns, in characters, in the order of a list's columns. Longer cells move the rest of their line.
 const WIDTHS: [usize; 11] = [26, 25, 14, 24, 14, 14, 10, 18, 12, 16, 36];
 
@@ -42,7 +38,7 @@ impl Watch {
         if self.wide {
             names.extend(WIDE);
         }
-        let mut events = client.events(&["activity", "stream"], &query, None).await?;
+        let mut events = client.events(&PATH, &query, None).await?;
         if self.output.format == Format::Table {
             output::line(&row(names.iter().map(|(name, _)| (*name).to_owned())))?;
         }
@@ -58,35 +54,10 @@ impl Watch {
                         left -= 1;
                     }
                 }
-                None => events = again(client, &query, last.as_deref()).await?,
+                None => events = stream::again(client, &PATH, &query, last.as_deref()).await?,
             }
         }
         Ok(())
-    }
-}
-
-/// Reconnects after the last event received, so that no record is missed or repeated. Retries with backoff for as long as
-/// the gateway is unreachable.
-async fn again(client: &ApiClient, query: &ApiQuery, last: Option<&str>) -> Result<ApiEvents, Failure> {
-    let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
-    let mut is_said = false;
-    loop {
-        tokio::time::sleep(backoff.delay()).await;
-        match client.events(&["activity", "stream"], query, last).await {
-            Ok(events) => {
-                if is_said {
-                    output::note("following again; nothing was missed");
-                }
-                return Ok(events);
-            }
-            Err(Failure::Unreachable(why)) => {
-                if !is_said {
-                    output::note(&format!("{why}; trying again until it is back"));
-                    is_said = true;
-                }
-            }
-            Err(failure) => return Err(failure),
-        }
     }
 }
 
