@@ -54,6 +54,8 @@ create table consent_requests (
     consumed_at     timestamptz,
     -- the replica that runs the call
     replica_id      uuid,
+    -- a server asked in the middle of the call: until when the next round may claim the used permission
+    kept_until      timestamptz,
     ended_at        timestamptz,
     primary key (tenant_id, id)
 );
@@ -128,12 +130,12 @@ end
 $$;
 
 grant update (state, decided_at, decided_by, decided_owner, decided_via, decision, comment, told_at, consumed_at,
-    replica_id, ended_at) on consent_requests to mcpproxy_app;
+    replica_id, kept_until, ended_at) on consent_requests to mcpproxy_app;
 grant update (revoked_at, revoked_by, rev) on consent_grants to mcpproxy_app;
 
 -- The sweep over all tenants: what has run out, and calls whose replica died.
 create policy system on consent_requests to mcpproxy_system using (true);
-grant select (tenant_id, id, state, expires_at, consumed_at, replica_id) on consent_requests to mcpproxy_system;
+grant select (tenant_id, id, state, expires_at, consumed_at, replica_id, kept_until) on consent_requests to mcpproxy_system;
 grant update (state, ended_at) on consent_requests to mcpproxy_system;
 
 -- What the owner alone deletes, long after its end.

@@ -4,8 +4,8 @@
 mod input;
 mod state;
 
-pub use self::input::{Asked, Capabilities, Misfit, TooLarge};
-pub use self::state::{Bound, State};
+pub use self::input::{Asked, CONSENT_KEY, Capabilities, Misfit, TooLarge};
+pub use self::state::{Bound, RoundConsent, State};
 
 /// Largest part of `clientCapabilities` that is passed on, in bytes.
 pub const CAPABILITIES_BYTES_MAX: usize = 4 * 1024;

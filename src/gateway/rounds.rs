@@ -9,15 +9,23 @@ use uuid::Uuid;
 
 use super::credentials::random;
 use crate::domain::id::{KeyId, TenantId};
-use crate::domain::rounds::State;
+use crate::domain::rounds::{RoundConsent, State};
 use crate::domain::seal::{self, Key, Place};
 
 /// Purpose label for deriving keys from the shared secrets.
 const PURPOSE: &[u8] = b"mcpproxy rounds of requests v1";
 /// Validity of a state: the longest time a client may take for a round.
-const STATE_TTL: TimeDelta = TimeDelta::minutes(10);
+pub(super) const STATE_TTL: TimeDelta = TimeDelta::minutes(10);
 /// Longest sealed state that is read, in characters; no state of the gateway's own is longer.
 const SEALED_CHARS_MAX: usize = 96 * 1024;
+
+/// What a client carries from one round to the next; see [`State`] for the fields.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Carried<'a> {
+    pub(super) first: Ulid,
+    pub(super) consent: Option<RoundConsent>,
+    pub(super) own: &'a str,
+}
 
 /// Sealer and opener of states, equal on every replica.
 #[derive(Debug)]
@@ -49,16 +57,16 @@ impl Rounds {
         Rounds { keys: secrets.into_iter().map(|secret| Key::of_secret(secret, PURPOSE)).collect() }
     }
 
-    /// Seals a server's `own` state for the client. Returns `None` if the system's random source fails.
+    /// Seals what a client carries to the next round. Returns `None` if the system's random source fails.
     pub(super) fn seal(
         &self,
         whose: Whose,
         digest: &[u8; 32],
-        first: Ulid,
-        own: &str,
+        carried: Carried<'_>,
         now: DateTime<Utc>,
     ) -> Option<String> {
-        let state = State { expires_at: now + STATE_TTL, first, own: own.to_owned() };
+        let Carried { first, consent, own } = carried;
+        let state = State { expires_at: now + STATE_TTL, first, consent, own: own.to_owned() };
         // each place has its own key and few states, so random nonces suffice
         let key = self.keys.first()?.derive(digest);
         let sealed = seal::seal(&key, random().ok()?, whose.place(digest), &state.encode()).ok()?;
@@ -104,7 +112,8 @@ mod tests {
     }
 
     fn sealed(own: &str) -> String {
-        rounds(&["one"]).seal(WHOSE, &[7; 32], Ulid::from_parts(3, 4), own, at(0)).unwrap()
+        let carried = Carried { first: Ulid::from_parts(3, 4), consent: None, own };
+        rounds(&["one"]).seal(WHOSE, &[7; 32], carried, at(0)).unwrap()
     }
 
     fn own(state: Option<State>) -> Option<String> {

@@ -12,6 +12,8 @@ const KINDS: [(&str, &str); 3] =
 const MODE_DEFAULT: &str = "form";
 /// Prefix of keys of input requests, reserved for the gateway.
 const OWN_PREFIX: &str = "mcpproxy.";
+/// Key of the gateway's own input request, which asks whether a call may run.
+pub const CONSENT_KEY: &str = "mcpproxy.consent";
 
 /// Error for capabilities larger than [`CAPABILITIES_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +49,11 @@ impl Capabilities {
     /// Returns the JSON object as it is passed on to servers.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns whether a client with these capabilities shows forms to a person.
+    pub fn has_forms(&self) -> bool {
+        self.allows("elicitation/create", "{}")
     }
 
     /// Returns whether a client with these capabilities can answer this request.

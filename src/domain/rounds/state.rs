@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 use ulid::Ulid;
+use uuid::Uuid;
 
 use crate::domain::canonical::canonical;
 use crate::domain::id::ServerId;
@@ -54,15 +55,38 @@ pub struct State {
     pub expires_at: DateTime<Utc>,
     /// Id of the activity record of the first round.
     pub first: Ulid,
-    /// The server's own state, a JSON string as the server wrote it.
+    /// Permission request of the call; `None` if no person was asked.
+    pub consent: Option<RoundConsent>,
+    /// The server's own state, a JSON string as the server wrote it; empty if no server has asked yet.
     pub own: String,
 }
+
+/// Permission request of a call in rounds, by its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoundConsent {
+    /// The round asks a person; nothing has run.
+    Asked(Uuid),
+    /// The permission is used up: an earlier round ran.
+    Used(Uuid),
+}
+
+/// Bytes before the id of a permission request. A server's own state, a JSON string, never begins with one of them.
+const ASKED: u8 = 0;
+const USED: u8 = 1;
 
 impl State {
     /// Encodes the state as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = self.expires_at.timestamp_millis().to_be_bytes().to_vec();
         out.extend(self.first.to_bytes());
+        if let Some(consent) = self.consent {
+            let (kind, id) = match consent {
+                RoundConsent::Asked(id) => (ASKED, id),
+                RoundConsent::Used(id) => (USED, id),
+            };
+            out.push(kind);
+            out.extend(id.as_bytes());
+        }
         out.extend(self.own.as_bytes());
         out
     }
@@ -70,10 +94,19 @@ impl State {
     /// Decodes bytes that [`State::encode`] made; `None` if they are malformed.
     pub fn decode(bytes: &[u8]) -> Option<State> {
         let (expires, rest) = bytes.split_first_chunk()?;
-        let (first, own) = rest.split_first_chunk()?;
+        let (first, rest) = rest.split_first_chunk()?;
+        let (consent, own) = match rest.split_first() {
+            Some((kind @ &(ASKED | USED), rest)) => {
+                let (id, own) = rest.split_first_chunk()?;
+                let id = Uuid::from_bytes(*id);
+                (Some(if *kind == ASKED { RoundConsent::Asked(id) } else { RoundConsent::Used(id) }), own)
+            }
+            _ => (None, rest),
+        };
         Some(State {
             expires_at: DateTime::from_timestamp_millis(i64::from_be_bytes(*expires))?,
             first: Ulid::from_bytes(*first),
+            consent,
             own: String::from_utf8(own.to_vec()).ok()?,
         })
     }
@@ -81,8 +114,6 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
     const BOUND: Bound<'_> = Bound {
@@ -125,10 +156,18 @@ mod tests {
         let state = State {
             expires_at: DateTime::from_timestamp_millis(1_795_000_000_123).unwrap(),
             first: Ulid::from_parts(7, 8),
+            consent: None,
             own: r#""a\"é""#.to_owned(),
         };
         assert_eq!(State::decode(&state.encode()), Some(state.clone()));
         assert_eq!(State::decode(&state.encode()[..23]), None);
+        for consent in [RoundConsent::Asked(Uuid::from_u128(9)), RoundConsent::Used(Uuid::from_u128(9))] {
+            let whole = State { consent: Some(consent), ..state.clone() };
+            assert_eq!(State::decode(&whole.encode()), Some(whole.clone()));
+            assert_eq!(State::decode(&whole.encode()[..40]), None);
+            let plain = State { own: String::new(), ..whole };
+            assert_eq!(State::decode(&plain.encode()), Some(plain));
+        }
         assert_eq!(State::decode(&[]), None);
     }
 }

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use self::checks::tool::CheckedTool;
 use self::checks::{Checked, offer, tool};
 use self::ending::{from_upstream, status_of, withdrawn};
+use self::policy::Step;
 use self::round::{Asking, InvalidState, OpenedRound};
 use self::sending::Sending;
 use super::Calls;
@@ -138,8 +139,17 @@ impl Calls {
         let Checked::Tool(call) = &mut checked else {
             return Ok(Ready { pending, facts, checked, opened, permit: None });
         };
-        let permit = match self.check_policy(attempt, call, &facts, &mut pending.record).await {
-            Ok(permit) => permit,
+        let step = self.check_policy(attempt, call, &facts, &opened, &mut pending.record).await;
+        let permit = match step {
+            Ok(Step::Done(permit)) => permit,
+            Ok(Step::Ask(ask)) => {
+                let record = pending.record.id;
+                let question = self.question(attempt, &opened, &ask, record, || checked.digest(attempt));
+                let refused = self.refuse(pending, &run, facts.refused(ask.refusal)).await;
+                let is_recorded = matches!(&refused, CallOutcome::Refused(refused)
+                    if refused.refusal.code == Code::ConsentPending);
+                return Err(question.filter(|_| is_recorded).unwrap_or(refused));
+            }
             Err(refusal) => return Err(self.refuse(pending, &run, facts.refused(refusal)).await),
         };
         if call.tier == Tier::Read && permit.is_none() {
@@ -147,7 +157,7 @@ impl Calls {
         }
         if let Some(permit) = &permit {
             pending.record.consent_id = Some(permit.id);
-            pending.record.wait_ms = Some(permit.wait_ms);
+            pending.record.wait_ms = permit.wait_ms;
         }
         // if it fails, the log closes the record itself: the row may be committed later
         let Ok(pending) = pending.open().await else {
@@ -257,10 +267,11 @@ impl Calls {
         };
         let record = &mut pending.record;
         record.upstream_ms = Some(clock::milliseconds(sending.elapsed()));
-        let asking = Asking { attempt, server, opened: &opened, record: record.id };
+        let consent = permit.map(|permit| permit.id);
+        let asking = Asking { attempt, server, opened: &opened, record: record.id, consent };
         let concluded = self.conclude(&asking, record, ended, || checked.digest(attempt)).await;
         let took = sending.ended(&concluded);
-        self.finish_permit(attempt, &checked, permit, &concluded);
+        self.finish_permit(attempt, &checked, permit, &concluded).await;
         let mut outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(facts.refused(refusal)));
         if let Checked::Tool(_) = checked {
             outcome = self.shorten(attempt, record, outcome).await;

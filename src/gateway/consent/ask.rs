@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::refusals::{self, Told};
 use super::run::Permit;
-use super::{Consent, failed, new_id};
+use super::{Consent, ConsentView, PendingAsk, failed, new_id};
 use crate::domain::consent::{self, ConsentSubject, DIGEST_BYTES};
 use crate::domain::operation::Variant;
 use crate::domain::policy::AskTerms;
-use crate::domain::reason::AskReason;
+use crate::domain::reason::{AskReason, Language};
 use crate::domain::refusal::Refusal;
 use crate::gateway::catalog::Tool;
 use crate::gateway::clock;
@@ -22,6 +22,15 @@ pub(in crate::gateway) struct ConsentCall<'a> {
     pub(in crate::gateway) variant: Variant,
     /// The arguments object.
     pub(in crate::gateway) arguments: &'a str,
+}
+
+/// Result of asking, where the call is not refused.
+#[derive(Debug)]
+pub(in crate::gateway) enum Asked {
+    /// A person allowed the call.
+    Granted(Permit),
+    /// A person has yet to answer.
+    Pending(Box<PendingAsk>),
 }
 
 /// Ask about a call.
@@ -52,7 +61,7 @@ impl Consent {
     ///
     /// # Errors
     /// The refusal, by the outcome so far: a person is being asked, said no, or cannot be asked.
-    pub(in crate::gateway) async fn ask(&self, ask: AskRequest<'_>) -> Result<Permit, Refusal> {
+    pub(in crate::gateway) async fn ask(&self, ask: AskRequest<'_>) -> Result<Asked, Refusal> {
         let AskRequest { attempt, call, reason, terms, rule } = ask;
         let caller = &attempt.caller;
         let tenant = caller.tenant_id();
@@ -60,6 +69,8 @@ impl Consent {
             return Err(refusals::undeliverable(caller));
         }
         let (server, tool) = call.names();
+        let lines = reason.lines(Language::default());
+        let arguments = reason.arguments.text.clone();
         let new = NewConsent {
             id: new_id(clock::now()),
             key: caller.key,
@@ -91,9 +102,16 @@ impl Consent {
         })?;
         let name = &call.tool.canonical;
         let (refusal, step, id) = match outcome {
-            AskOutcome::Granted(row) => return Ok(Permit::of(&row)),
+            AskOutcome::Granted(row) => return Ok(Asked::Granted(Permit::of(&row))),
             AskOutcome::Pending { row, is_new } => {
-                (refusals::of_row(Told::Pending, name, &row), is_new.then_some("asked"), Some(row.id))
+                if is_new {
+                    self.note(attempt, row.id, "asked", call.names());
+                }
+                let refusal = refusals::of_row(Told::Pending, name, &row);
+                let request = format!("Request {}, until {}.", row.id, refusals::time(row.expires_at));
+                let text = [lines.join("\n"), arguments, request].join("\n");
+                let view = ConsentView::from(*row);
+                return Ok(Asked::Pending(Box::new(PendingAsk { view, text, refusal })));
             }
             AskOutcome::Denied(row) => (refusals::of_row(Told::Denied, name, &row), None, Some(row.id)),
             AskOutcome::TimedOut(row) => {

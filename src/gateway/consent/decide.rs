@@ -7,6 +7,7 @@ use super::{Consent, ConsentView, new_id};
 use crate::domain::consent::{self, COMMENT_CHARS_MAX, ConsentDecision, ConsentState, DecidedVia};
 use crate::domain::id::KeyId;
 use crate::domain::person::Person;
+use crate::domain::policy::Assurance;
 use crate::domain::redact;
 use crate::domain::tenant::Action;
 use crate::gateway::clock;
@@ -44,11 +45,27 @@ impl Consent {
         let tenant = caller.tenant()?.id;
         let store = |error| GatewayError::from_store(error, "permission request");
         let view = ConsentView::from(self.store.get_consent(tenant, id).await.map_err(store)?);
-        let DecideRequest { decision, comment, expires_in_s, via } = request;
         let requester = requester(&view.row);
         let allowed =
-            consent::assurance_of(decision, caller.role, &caller.person, &requester, view.assurance);
+            consent::assurance_of(request.decision, caller.role, &caller.person, &requester, view.assurance);
         let assurance = allowed.map_err(GatewayError::MayNotDecide)?;
+        self.settle(caller, view, assurance, request).await
+    }
+
+    /// Stores the decision of somebody who may decide so.
+    ///
+    /// # Errors
+    /// As [`Consent::decide`], but for the role.
+    pub(super) async fn settle(
+        &self,
+        caller: &Caller,
+        view: ConsentView,
+        assurance: Assurance,
+        request: DecideRequest,
+    ) -> Result<ConsentView, GatewayError> {
+        let (tenant, id) = (caller.tenant()?.id, view.row.id);
+        let store = |error| GatewayError::from_store(error, "permission request");
+        let DecideRequest { decision, comment, expires_in_s, via } = request;
         if view.row.state != ConsentState::Pending {
             return Err(taken(&view.row));
         }

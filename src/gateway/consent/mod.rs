@@ -6,13 +6,15 @@
 mod ask;
 mod decide;
 mod news;
+mod question;
 mod read;
 mod refusals;
 mod run;
 
-pub(in crate::gateway) use self::ask::{AskRequest, ConsentCall};
+pub(in crate::gateway) use self::ask::{AskRequest, Asked, ConsentCall};
 pub use self::decide::DecideRequest;
 pub use self::news::ConsentNews;
+pub(in crate::gateway) use self::question::PendingAsk;
 pub use self::read::ConsentView;
 pub(in crate::gateway) use self::run::{Permit, UsedPermit};
 

@@ -21,7 +21,7 @@ pub(super) enum Told {
     Used,
 }
 
-fn time(at: DateTime<Utc>) -> String {
+pub(super) fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
@@ -69,6 +69,12 @@ pub(super) fn of_row(told: Told, tool: &str, row: &ConsentRow) -> Refusal {
         ),
     };
     Refusal::new(code, message).about_consent(id)
+}
+
+/// Returns the refusal of a call whose person gave an answer that was not offered.
+pub(super) fn malformed() -> Refusal {
+    let message = "The approval channel sent an answer that was not offered; the call was not made";
+    Refusal::new(Code::ConsentMalformed, message)
 }
 
 /// Returns the refusal of a call in a turn that a person ended.

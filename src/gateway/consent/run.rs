@@ -9,27 +9,33 @@ use super::{Consent, failed};
 use crate::domain::consent::ConsentState;
 use crate::domain::refusal::Refusal;
 use crate::gateway::log::Attempt;
+use crate::gateway::rounds::STATE_TTL;
 use crate::store::{ConsentClaim, ConsentRow, ConsumeOutcome};
 
 /// Permission of a person for a call, not used yet.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::gateway) struct Permit {
     pub(in crate::gateway) id: Uuid,
-    /// Time that the person took, in milliseconds.
-    pub(in crate::gateway) wait_ms: f64,
+    /// Time that the person took, in milliseconds; `None` in later rounds of a call.
+    pub(in crate::gateway) wait_ms: Option<f64>,
 }
 
 /// Permission that a call has used up.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::gateway) struct UsedPermit {
-    id: Uuid,
+    pub(in crate::gateway) id: Uuid,
 }
 
 impl Permit {
     pub(super) fn of(row: &ConsentRow) -> Permit {
         let decided: DateTime<Utc> = row.decided_at.unwrap_or(row.created_at);
         let took = decided - row.created_at;
-        Permit { id: row.id, wait_ms: took.as_seconds_f64().max(0.0) * 1000.0 }
+        Permit { id: row.id, wait_ms: Some(took.as_seconds_f64().max(0.0) * 1000.0) }
+    }
+
+    /// Returns the permission that an earlier round of the call has used up.
+    pub(in crate::gateway) fn of_earlier_round(id: Uuid) -> Permit {
+        Permit { id, wait_ms: None }
     }
 }
 
@@ -49,6 +55,7 @@ impl Consent {
         let tenant = caller.tenant_id();
         let claim = ConsentClaim {
             id: permit.id,
+            is_under_way: permit.wait_ms.is_none(),
             key: caller.key,
             session: attempt.session_id.clone(),
             session_began: attempt.session_began,
@@ -62,7 +69,9 @@ impl Consent {
         })?;
         match outcome {
             ConsumeOutcome::Consumed => {
-                self.note(attempt, permit.id, "consumed", call.names());
+                if !claim.is_under_way {
+                    self.note(attempt, permit.id, "consumed", call.names());
+                }
                 Ok(UsedPermit { id: permit.id })
             }
             ConsumeOutcome::Fenced => Err(refusals::turn_cancelled().about_consent(permit.id)),
@@ -71,6 +80,15 @@ impl Consent {
                 let told = if row.pin == claim.pin { Told::Used } else { Told::Changed };
                 Err(refusals::of_row(told, &call.tool.canonical, &row))
             }
+        }
+    }
+
+    /// Keeps a used permission for the next round of its call, which a server asked for. One that cannot be kept asks again.
+    pub(in crate::gateway) async fn keep(&self, attempt: &Attempt, used: UsedPermit) {
+        let tenant = attempt.caller.tenant_id();
+        let kept = self.store.keep_consent(tenant, used.id, STATE_TTL.as_seconds_f64()).await;
+        if let Err(error) = kept {
+            failed(tenant, &error);
         }
     }
 

@@ -25,6 +25,8 @@ pub struct ConsentClaim {
     pub pin: String,
     /// Keyed digests of the call, one for each key in use.
     pub digests: Vec<[u8; DIGEST_BYTES]>,
+    /// True for a later round of a call that has used the permission up.
+    pub is_under_way: bool,
 }
 
 /// Outcome of a claim.
@@ -52,9 +54,10 @@ impl Store {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let digests: Vec<&[u8]> = claim.digests.iter().map(<[u8; DIGEST_BYTES]>::as_slice).collect();
         let consumed = sqlx::query(concat!(
-            "update consent_requests set state = 'consumed', consumed_at = now(), replica_id = $8
+            "update consent_requests set state = 'consumed', consumed_at = now(), replica_id = $8, kept_until = null
              where tenant_id = $1 and principal = $2 and id = $5 and digest = any($6) and pin = $7
-               and state = 'granted' and expires_at > now() and not ",
+               and case when $9 then state = 'consumed' and kept_until > now()
+                        else state = 'granted' and expires_at > now() end and not ",
             fenced!()
         ))
         .bind(tenant.0)
@@ -65,6 +68,7 @@ impl Store {
         .bind(digests)
         .bind(&claim.pin)
         .bind(replica.0)
+        .bind(claim.is_under_way)
         .execute(&mut *tx)
         .await?;
         if consumed.rows_affected() == 1 {
@@ -86,6 +90,24 @@ impl Store {
             true => ConsumeOutcome::Fenced,
             false => ConsumeOutcome::Gone(row.map(Box::new)),
         })
+    }
+
+    /// Keeps a permission that was used up for the next round of its call, for `seconds`; one round may claim it.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn keep_consent(&self, tenant: TenantId, id: Uuid, seconds: f64) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        sqlx::query(
+            "update consent_requests set kept_until = now() + make_interval(secs => $3)
+             where tenant_id = $1 and id = $2 and state = 'consumed'",
+        )
+        .bind(tenant.0)
+        .bind(id)
+        .bind(seconds)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit_change().await
     }
 
     /// Notes the outcome of a call that used a permission up.

@@ -52,7 +52,8 @@ impl Store {
             "update consent_requests c set state = 'unknown', ended_at = now()
              from (select tenant_id, id from consent_requests q
                    where state = 'consumed' and (consumed_at < now() - make_interval(secs => $2)
-                       or not exists (select from replicas r
+                       or kept_until <= now()
+                       or kept_until is null and not exists (select from replicas r
                            where r.replica_id = q.replica_id and r.stopped_at is null
                              and r.heartbeat_at > now() - make_interval(secs => $1)))
                    order by consumed_at limit $3 for update skip locked) due

@@ -4,6 +4,7 @@ mod always;
 mod bounds;
 mod command;
 mod decided;
+mod in_band;
 mod replicas;
 mod watched;
 mod who;

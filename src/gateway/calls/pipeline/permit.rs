@@ -32,8 +32,8 @@ impl Calls {
         self.consent.consume(attempt, permit, &call.as_consent()).await.map(Some)
     }
 
-    /// Notes the outcome of a call that used a permission up.
-    pub(super) fn finish_permit(
+    /// Notes the outcome of a call that used a permission up, or keeps the permission for the next round.
+    pub(super) async fn finish_permit(
         &self,
         attempt: &Attempt,
         checked: &Checked,
@@ -41,7 +41,11 @@ impl Calls {
         concluded: &Result<CallOutcome, Refusal>,
     ) {
         let (Some(used), Checked::Tool(call)) = (used, checked) else { return };
-        self.consent.finish(attempt, used, &call.as_consent(), state_of(concluded));
+        match concluded {
+            // before the caller can come back
+            Ok(CallOutcome::InputRequired { .. }) => self.consent.keep(attempt, used).await,
+            _ => self.consent.finish(attempt, used, &call.as_consent(), state_of(concluded)),
+        }
     }
 }
 
@@ -49,8 +53,6 @@ impl Calls {
 fn state_of(concluded: &Result<CallOutcome, Refusal>) -> ConsentState {
     match concluded {
         Ok(CallOutcome::Result { head, .. }) if !head.is_error => ConsentState::Succeeded,
-        // the first round ran; the later ones carry on with it
-        Ok(CallOutcome::InputRequired { .. }) => ConsentState::Succeeded,
         Err(refusal) if refusal.code.class() == Class::AfterDispatch => ConsentState::Unknown,
         // a call that was taken back may have been sent before
         Err(refusal) if refusal.code.class() == Class::Cancelled => ConsentState::Unknown,

@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use super::checks::reachable;
 use super::checks::tool::CheckedTool;
 use super::facts::Facts;
+use super::round::OpenedRound;
 use crate::domain::activity::{Record, Source};
 use crate::domain::annotations::Tier;
 use crate::domain::operation::OperationType;
@@ -14,9 +15,10 @@ use crate::domain::policy::{
 use crate::domain::reason::AskReason;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::risk::{Risk, RiskFacts, Sensitivity, TrustTier};
+use crate::domain::rounds::RoundConsent;
 use crate::gateway::calls::Calls;
 use crate::gateway::catalog::Tool;
-use crate::gateway::consent::{AskRequest, Permit};
+use crate::gateway::consent::{AskRequest, Asked, PendingAsk, Permit};
 use crate::gateway::log::Attempt;
 use crate::gateway::tenants::Caller;
 
@@ -43,7 +45,16 @@ pub(in crate::gateway::calls) struct PolicySubject<'a> {
     pub(in crate::gateway::calls) at: DateTime<Utc>,
 }
 
-/// Result of check 11.
+/// Where a call stands after check 11.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The call may run, with the permission of a person where one was needed.
+    Done(Option<Permit>),
+    /// A person has yet to answer.
+    Ask(Box<PendingAsk>),
+}
+
+/// Decision on a call, with its risk.
 #[derive(Debug)]
 pub struct PolicyVerdict {
     /// Decision of all layers.
@@ -94,14 +105,15 @@ fn entrance(source: Source) -> Entrance {
 
 impl Calls {
     /// Runs check 11, and of check 12 whether the server is connected: nobody is asked about a call that cannot run. Notes
-    /// the decision in the record. Returns the permission of a person, where one was needed.
+    /// the decision in the record. Returns the permission of a person, where one was needed, or whom the call waits for.
     pub(super) async fn check_policy(
         &self,
         attempt: &Attempt,
         call: &mut CheckedTool,
         facts: &Facts,
+        opened: &OpenedRound,
         record: &mut Record,
-    ) -> Result<Option<Permit>, Refusal> {
+    ) -> Result<Step, Refusal> {
         let caller = &attempt.caller;
         let run = |call: &CheckedTool| self.evaluate(caller, &PolicySubject::of(attempt, call, facts));
         let verdict = if call.arguments.len() <= INLINE_BYTES_MAX {
@@ -119,11 +131,19 @@ impl Calls {
             return Err(denied(&call.tool.canonical, decision, caller));
         }
         reachable(&call.tool.server)?;
-        match decision.ruling {
-            Ruling::Asked => self.ask_person(attempt, call, facts, &verdict).await.map(Some),
-            Ruling::Allowed | Ruling::WouldAsk | Ruling::WouldDeny | Ruling::Delegated | Ruling::Denied => {
-                Ok(None)
+        match (decision.ruling, opened.consent) {
+            // also where nobody would ask any more: the permission must come to its end
+            (_, Some(RoundConsent::Used(id))) => Ok(Step::Done(Some(Permit::of_earlier_round(id)))),
+            (Ruling::Asked, asked) => {
+                if let (Some(RoundConsent::Asked(id)), Some(answer)) = (asked, &opened.answer) {
+                    self.consent.answer(attempt, id, answer).await?;
+                }
+                self.ask_person(attempt, call, facts, &verdict).await
             }
+            (
+                Ruling::Allowed | Ruling::WouldAsk | Ruling::WouldDeny | Ruling::Delegated | Ruling::Denied,
+                _,
+            ) => Ok(Step::Done(None)),
         }
     }
 
@@ -134,7 +154,7 @@ impl Calls {
         call: &CheckedTool,
         facts: &Facts,
         verdict: &PolicyVerdict,
-    ) -> Result<Permit, Refusal> {
+    ) -> Result<Step, Refusal> {
         let tenant = attempt.caller.tenant_id().0;
         let subject = PolicySubject::of(attempt, call, facts);
         let author = Some(call.tool.shape.description()).filter(|text| !text.is_empty());
@@ -143,7 +163,11 @@ impl Calls {
         let reason = self.upstreams.aside(tenant, call.arguments.len(), reason).await;
         let terms = verdict.decision.ask.unwrap_or_else(AskTerms::strictest);
         let rule = verdict.decision.rule.clone();
-        self.consent.ask(AskRequest { attempt, call: call.as_consent(), reason, terms, rule }).await
+        let asked = self.consent.ask(AskRequest { attempt, call: call.as_consent(), reason, terms, rule });
+        Ok(match asked.await? {
+            Asked::Granted(permit) => Step::Done(Some(permit)),
+            Asked::Pending(ask) => Step::Ask(ask),
+        })
     }
 
     /// Evaluates the policies of deployment, tenant and key on a call. Takes no query.

@@ -5,18 +5,20 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use ulid::Ulid;
+use uuid::Uuid;
 
 use super::outcome::CallOutcome;
 use super::request::RoundRequest;
 use crate::domain::activity::{Record, Status};
 use crate::domain::json;
 use crate::domain::refusal::{Code, Refusal};
-use crate::domain::rounds::{Asked, Bound, Capabilities, Misfit};
+use crate::domain::rounds::{Asked, Bound, CONSENT_KEY, Capabilities, Misfit, RoundConsent, State};
 use crate::gateway::calls::Calls;
 use crate::gateway::catalog::ServerEntry;
 use crate::gateway::clock;
+use crate::gateway::consent::PendingAsk;
 use crate::gateway::log::Attempt;
-use crate::gateway::rounds::Whose;
+use crate::gateway::rounds::{Carried, Whose};
 use crate::upstream;
 
 /// Warning in the record of a request that a server answered with a question.
@@ -37,6 +39,12 @@ pub(super) struct OpenedRound {
     capabilities: Option<Capabilities>,
     /// Record of the first round; `None` in the first round itself.
     pub(super) first: Option<Ulid>,
+    /// Permission request of an earlier round; `None` if no person was asked.
+    pub(super) consent: Option<RoundConsent>,
+    /// True if a server asked in an earlier round: the call has run in part.
+    pub(super) is_under_way: bool,
+    /// The person's answer to the gateway's own question, raw; `None` without one.
+    pub(super) answer: Option<Bytes>,
     /// Members for the upstream.
     pub(super) round: upstream::Round,
 }
@@ -49,6 +57,8 @@ pub(super) struct Asking<'a> {
     pub(super) opened: &'a OpenedRound,
     /// Record of this round.
     pub(super) record: Ulid,
+    /// Permission request that let the call run.
+    pub(super) consent: Option<Uuid>,
 }
 
 impl OpenedRound {
@@ -91,14 +101,23 @@ impl Calls {
         let Some(capabilities) = &opened.capabilities else { return Ok(opened) };
         let round = &mut opened.round;
         round.capabilities = Bytes::copy_from_slice(capabilities.as_str().as_bytes());
-        round.members.extend(request.responses.map(|raw| ("inputResponses", raw)));
-        let Some(state) = request.state else { return Ok(opened) };
+        let (answer, responses) = request.responses.map_or((None, None), |raw| split_answer(&raw));
+        let Some(state) = request.state else {
+            round.members.extend(responses.map(|raw| ("inputResponses", raw)));
+            return Ok(opened);
+        };
         let text: String = serde_json::from_slice(&state).map_err(|_| InvalidState)?;
         let digest = digest();
         let state = self.options.rounds.open(whose(attempt), &digest, &text, clock::now());
-        let state = state.ok_or(InvalidState)?;
-        round.members.push(("requestState", state.own.into()));
-        Ok(OpenedRound { digest: Some(digest), first: Some(state.first), ..opened })
+        let State { first, consent, own, .. } = state.ok_or(InvalidState)?;
+        let is_under_way = !own.is_empty() || matches!(consent, Some(RoundConsent::Used(_)));
+        if is_under_way {
+            round.members.extend(responses.map(|raw| ("inputResponses", raw)));
+        }
+        if !own.is_empty() {
+            round.members.push(("requestState", own.into()));
+        }
+        Ok(OpenedRound { digest: Some(digest), first: Some(first), consent, is_under_way, answer, ..opened })
     }
 
     /// Forwards a server's question to the caller, with the server's state sealed for this request alone.
@@ -108,7 +127,7 @@ impl Calls {
         raw: Bytes,
         digest: impl FnOnce() -> [u8; 32],
     ) -> Result<CallOutcome, Refusal> {
-        let Asking { attempt, server, opened, record } = *asking;
+        let Asking { attempt, server, opened, record, consent } = *asking;
         let unasked = |what| Refusal::after_dispatch(Code::UpstreamNeedsInput, what);
         let era = self.upstreams.connection(&server.target).era();
         let capabilities = opened.capabilities.as_ref().filter(|_| era == Some(upstream::Era::Modern));
@@ -129,18 +148,55 @@ impl Calls {
                 "what the server asks is larger than the limit",
             ),
         })?;
+        if asked.state.is_none() && consent.is_none() {
+            return Ok(CallOutcome::InputRequired { raw, state: None });
+        }
+        let own = asked.state.clone().and_then(|range| text.get(range)).unwrap_or_default();
+        let consent = consent.map(RoundConsent::Used);
+        let carried = Carried { first: opened.first.unwrap_or(record), consent, own };
+        let sealed = self.options.rounds.seal(whose(attempt), &digest(), carried, clock::now());
+        let sealed = sealed.ok_or_else(|| unasked("its question could not be sealed"))?;
         let state = match asked.state {
-            None => None,
-            Some(range) => {
-                let own = text.get(range.clone()).unwrap_or_default();
-                let first = opened.first.unwrap_or(record);
-                let sealed = self.options.rounds.seal(whose(attempt), &digest(), first, own, clock::now());
-                let sealed = sealed.ok_or_else(|| unasked("its question could not be sealed"))?;
-                Some((range, format!("\"{sealed}\"")))
+            Some(range) => (range, format!("\"{sealed}\"")),
+            // a server without a state of its own: the permission must come back all the same
+            None => {
+                let start = text.find('{').map_or(0, |brace| brace + 1);
+                (start..start, format!("\"requestState\":\"{sealed}\","))
             }
         };
-        Ok(CallOutcome::InputRequired { raw, state })
+        Ok(CallOutcome::InputRequired { raw, state: Some(state) })
     }
+
+    /// Returns the gateway's own question to the person at the caller's client, if that can be asked about a request that
+    /// waits: `None` for a client without forms, and for a call that has run in part.
+    pub(super) fn question(
+        &self,
+        attempt: &Attempt,
+        opened: &OpenedRound,
+        ask: &PendingAsk,
+        record: Ulid,
+        digest: impl FnOnce() -> [u8; 32],
+    ) -> Option<CallOutcome> {
+        let has_forms = opened.capabilities.as_ref().is_some_and(Capabilities::has_forms);
+        let may_answer = attempt.caller.settings.in_band_answers && ask.is_for_client();
+        if !has_forms || !may_answer || opened.is_under_way {
+            return None;
+        }
+        let consent = Some(RoundConsent::Asked(ask.view.row.id));
+        let carried = Carried { first: opened.first.unwrap_or(record), consent, own: "" };
+        let sealed = self.options.rounds.seal(whose(attempt), &digest(), carried, clock::now())?;
+        Some(CallOutcome::InputRequired { raw: ask.question(&sealed).into(), state: None })
+    }
+}
+
+/// Returns the answer to the gateway's own question, and the answers to those of the server without it.
+fn split_answer(responses: &Bytes) -> (Option<Bytes>, Option<Bytes>) {
+    let text = std::str::from_utf8(responses).unwrap_or_default();
+    let Ok([Some(answer)]) = json::find_members(text, [CONSENT_KEY]) else {
+        return (None, Some(responses.clone()));
+    };
+    let rest = json::without_members(text, &[CONSENT_KEY]).into_owned();
+    (Some(responses.slice_ref(answer.as_bytes())), Some(rest.into()))
 }
 
 fn whose(attempt: &Attempt) -> Whose {
