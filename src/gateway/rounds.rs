@@ -19,7 +19,7 @@ pub(super) const STATE_TTL: TimeDelta = TimeDelta::minutes(10);
 /// Longest sealed state that is read, in characters; no state of the gateway's own is longer.
 const SEALED_CHARS_MAX: usize = 96 * 1024;
 
-/// What a client carries from one round to the next; see [`State`] for the fields.
+/// Content of a state that a client carries to the next round; see [`State`] for the fields.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Carried<'a> {
     pub(super) first: Ulid,

@@ -2,15 +2,17 @@
 
 mod ask;
 mod decide;
+mod decision;
 mod grants;
 mod read;
 mod run;
 mod sweep;
 
 pub use ask::{AskLimits, AskOutcome, NewConsent};
-pub use decide::{DecideOutcome, NewDecision};
+pub use decide::DecideOutcome;
+pub use decision::{NewDecision, NewGrant};
 pub(super) use grants::in_force as grants_in_force;
-pub use grants::{ConsentGrant, GrantInForce, NewGrant};
+pub use grants::{ConsentGrant, GrantInForce};
 pub use read::{ConsentFilter, ConsentRow};
 pub use run::{ConsentClaim, ConsumeOutcome};
 pub use sweep::{ConsentSwept, OLD_CONSENT_TABLES};

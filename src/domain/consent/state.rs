@@ -11,13 +11,13 @@ text_enum! {
         Granted = "granted",
         /// A person refused the call.
         Denied = "denied",
-        /// Nobody answered in time.
+        /// No person answered in time.
         TimedOut = "timed_out",
         /// The turn of the caller was cancelled.
         Cancelled = "cancelled",
         /// The answer came to nothing: the call was not repeated in time, or the tool or the key changed.
         Lapsed = "lapsed",
-        /// Nobody can be asked.
+        /// No person can be asked.
         Undeliverable = "undeliverable",
         /// The call was let through, and has not ended.
         Consumed = "consumed",

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use self::checks::tool::CheckedTool;
 use self::checks::{Checked, offer, tool};
 use self::ending::{from_upstream, status_of, withdrawn};
-use self::policy::Step;
+use self::policy::PolicyStep;
 use self::round::{Asking, InvalidState, OpenedRound};
 use self::sending::Sending;
 use super::Calls;
@@ -141,8 +141,8 @@ impl Calls {
         };
         let step = self.check_policy(attempt, call, &facts, &opened, &mut pending.record).await;
         let permit = match step {
-            Ok(Step::Done(permit)) => permit,
-            Ok(Step::Ask(ask)) => {
+            Ok(PolicyStep::Done(permit)) => permit,
+            Ok(PolicyStep::Ask(ask)) => {
                 let record = pending.record.id;
                 let question = self.question(attempt, &opened, &ask, record, || checked.digest(attempt));
                 let refused = self.refuse(pending, &run, facts.refused(ask.refusal)).await;

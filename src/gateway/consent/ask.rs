@@ -2,31 +2,21 @@
 
 use std::sync::Arc;
 
-use super::refusals::{self, Told};
+use super::call::ConsentCall;
+use super::refusals::{self, ConsentTold};
 use super::run::Permit;
 use super::{Consent, ConsentView, PendingAsk, failed, new_id};
-use crate::domain::consent::{self, ConsentSubject, DIGEST_BYTES};
-use crate::domain::operation::Variant;
+use crate::domain::consent;
 use crate::domain::policy::AskTerms;
 use crate::domain::reason::{AskReason, Language};
 use crate::domain::refusal::Refusal;
-use crate::gateway::catalog::Tool;
 use crate::gateway::clock;
 use crate::gateway::log::Attempt;
 use crate::store::{AskOutcome, NewConsent};
 
-/// Call that a permission is about.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::gateway) struct ConsentCall<'a> {
-    pub(in crate::gateway) tool: &'a Tool,
-    pub(in crate::gateway) variant: Variant,
-    /// The arguments object.
-    pub(in crate::gateway) arguments: &'a str,
-}
-
 /// Result of asking, where the call is not refused.
 #[derive(Debug)]
-pub(in crate::gateway) enum Asked {
+pub(in crate::gateway) enum AskResult {
     /// A person allowed the call.
     Granted(Permit),
     /// A person has yet to answer.
@@ -38,22 +28,11 @@ pub(in crate::gateway) enum Asked {
 pub(in crate::gateway) struct AskRequest<'a> {
     pub(in crate::gateway) attempt: &'a Attempt,
     pub(in crate::gateway) call: ConsentCall<'a>,
-    /// What the call will do, masked.
+    /// Action, risk and words of others, masked.
     pub(in crate::gateway) reason: AskReason,
     pub(in crate::gateway) terms: AskTerms,
     /// Rule that asks; `None` if the mode does.
     pub(in crate::gateway) rule: Option<Arc<str>>,
-}
-
-impl ConsentCall<'_> {
-    pub(super) fn pin(&self) -> &str {
-        self.tool.shape.pin()
-    }
-
-    /// Returns server and tool, under their own names.
-    pub(super) fn names(&self) -> (&str, &str) {
-        (&self.tool.server.name, &self.tool.name)
-    }
 }
 
 impl Consent {
@@ -61,7 +40,7 @@ impl Consent {
     ///
     /// # Errors
     /// The refusal, by the outcome so far: a person is being asked, said no, or cannot be asked.
-    pub(in crate::gateway) async fn ask(&self, ask: AskRequest<'_>) -> Result<Asked, Refusal> {
+    pub(in crate::gateway) async fn ask(&self, ask: AskRequest<'_>) -> Result<AskResult, Refusal> {
         let AskRequest { attempt, call, reason, terms, rule } = ask;
         let caller = &attempt.caller;
         let tenant = caller.tenant_id();
@@ -102,23 +81,25 @@ impl Consent {
         })?;
         let name = &call.tool.canonical;
         let (refusal, step, id) = match outcome {
-            AskOutcome::Granted(row) => return Ok(Asked::Granted(Permit::of(&row))),
+            AskOutcome::Granted(row) => return Ok(AskResult::Granted(Permit::of(&row))),
             AskOutcome::Pending { row, is_new } => {
                 if is_new {
                     self.note(attempt, row.id, "asked", call.names());
                 }
-                let refusal = refusals::of_row(Told::Pending, name, &row);
+                let refusal = refusals::of_row(ConsentTold::Pending, name, &row);
                 let request = format!("Request {}, until {}.", row.id, refusals::time(row.expires_at));
                 let text = [lines.join("\n"), arguments, request].join("\n");
                 let view = ConsentView::from(*row);
-                return Ok(Asked::Pending(Box::new(PendingAsk { view, text, refusal })));
+                return Ok(AskResult::Pending(Box::new(PendingAsk { view, text, refusal })));
             }
-            AskOutcome::Denied(row) => (refusals::of_row(Told::Denied, name, &row), None, Some(row.id)),
+            AskOutcome::Denied(row) => {
+                (refusals::of_row(ConsentTold::Denied, name, &row), None, Some(row.id))
+            }
             AskOutcome::TimedOut(row) => {
-                (refusals::of_row(Told::TimedOut, name, &row), Some("timed_out"), Some(row.id))
+                (refusals::of_row(ConsentTold::TimedOut, name, &row), Some("timed_out"), Some(row.id))
             }
             AskOutcome::Lapsed(row) => {
-                (refusals::of_row(Told::Changed, name, &row), Some("lapsed"), Some(row.id))
+                (refusals::of_row(ConsentTold::Changed, name, &row), Some("lapsed"), Some(row.id))
             }
             AskOutcome::Fenced => (refusals::turn_cancelled(), None, None),
             AskOutcome::CoolingDown { denials, until } => {
@@ -130,21 +111,5 @@ impl Consent {
             self.note(attempt, id, step, call.names());
         }
         Err(refusal)
-    }
-
-    /// Returns the keyed digests of a call; long arguments take their tenant's turn for long work.
-    pub(super) async fn digests(&self, attempt: &Attempt, call: &ConsentCall<'_>) -> Vec<[u8; DIGEST_BYTES]> {
-        let tenant = attempt.caller.tenant_id();
-        let origin = call.tool.server.target.upstream.binding();
-        let subject = ConsentSubject {
-            tenant,
-            server: call.tool.server.id,
-            origin: &origin,
-            tool: &call.tool.name,
-            variant: call.variant.as_str(),
-            arguments: call.arguments,
-        };
-        let digests = || self.options.consent_keys.iter().map(|key| subject.digest(key)).collect();
-        self.upstreams.aside(tenant.0, call.arguments.len(), digests).await
     }
 }

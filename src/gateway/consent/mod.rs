@@ -4,6 +4,7 @@
 //! is sent, and only then. Nothing here runs for calls that the policy allows.
 
 mod ask;
+mod call;
 mod decide;
 mod news;
 mod question;
@@ -11,7 +12,8 @@ mod read;
 mod refusals;
 mod run;
 
-pub(in crate::gateway) use self::ask::{AskRequest, Asked, ConsentCall};
+pub(in crate::gateway) use self::ask::{AskRequest, AskResult};
+pub(in crate::gateway) use self::call::ConsentCall;
 pub use self::decide::DecideRequest;
 pub use self::news::ConsentNews;
 pub(in crate::gateway) use self::question::PendingAsk;

@@ -19,7 +19,7 @@ use crate::gateway::log::Attempt;
 pub(in crate::gateway) struct PendingAsk {
     /// The request.
     pub(in crate::gateway) view: ConsentView,
-    /// What the call will do, in lines.
+    /// Action of the call, in lines.
     pub(super) text: String,
     /// Refusal for a caller whose client cannot ask.
     pub(in crate::gateway) refusal: Refusal,

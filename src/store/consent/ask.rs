@@ -93,7 +93,7 @@ pub enum AskOutcome {
     },
     /// A person refused this call.
     Denied(Box<ConsentRow>),
-    /// Nobody answered in time; told once.
+    /// No person answered in time; told once.
     TimedOut(Box<ConsentRow>),
     /// The tool has changed since a person allowed the call.
     Lapsed(Box<ConsentRow>),

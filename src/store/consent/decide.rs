@@ -3,33 +3,15 @@
 use chrono::TimeDelta;
 use uuid::Uuid;
 
+use super::decision::NewDecision;
 use super::read::{find, request_columns};
-use super::{ConsentRow, NewGrant, grants, principal, state_now};
-use crate::domain::consent::{ConsentDecision, DecidedVia, FENCE};
-use crate::domain::id::{KeyId, TenantId};
+use super::{ConsentRow, grants, principal, state_now};
+use crate::domain::consent::{ConsentDecision, FENCE};
+use crate::domain::id::TenantId;
 use crate::store::revisions::{self, RevisionKind};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::unit::Unit;
 use crate::store::{Store, StoreError};
-
-/// Decision to be stored.
-#[derive(Clone, Debug)]
-pub struct NewDecision {
-    /// Id of the request.
-    pub id: Uuid,
-    /// Decision, one that the request offers.
-    pub decision: ConsentDecision,
-    /// Key that decides; `None` for the bootstrap key.
-    pub by: Option<KeyId>,
-    /// Owner of that key.
-    pub owner: String,
-    /// Way by which it was decided.
-    pub via: DecidedVia,
-    /// Comment; `None` without one.
-    pub comment: Option<String>,
-    /// What is remembered; `None` for a decision about one call.
-    pub grant: Option<NewGrant>,
-}
 
 /// Outcome of a decision.
 #[derive(Clone, Debug)]

@@ -1,10 +1,11 @@
 //! Grants: decisions that a person had remembered, for one key, tool, operation and definition.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::{ConsentRow, NewDecision, principal};
+use super::decision::{NewDecision, NewGrant};
+use super::{ConsentRow, principal};
 use crate::domain::consent::GrantEffect;
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::operation::OperationType;
@@ -16,19 +17,6 @@ use crate::store::{Store, StoreError, Stored};
 
 /// Most grants of a tenant that hold at the same time: every replica keeps them in memory.
 const GRANTS_MAX: i64 = 1000;
-
-/// Grant to be stored with a decision.
-#[derive(Clone, Copy, Debug)]
-pub struct NewGrant {
-    /// Id of the grant: ordered by time.
-    pub id: Uuid,
-    /// Effect on later calls.
-    pub effect: GrantEffect,
-    /// Assurance of the answer.
-    pub assurance: Assurance,
-    /// Time for which the grant holds.
-    pub life: TimeDelta,
-}
 
 /// Grant, as stored.
 #[derive(Clone, Debug, FromRow)]

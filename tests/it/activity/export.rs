@@ -113,6 +113,9 @@ async fn a_summary_counts_what_happened() {
     shown["top_tools"].as_array_mut().unwrap().sort_by_key(|tool| tool["tool"].to_string());
     insta::assert_json_snapshot!(shown, @r#"
     {
+      "by_decision": {
+        "would_ask": 1
+      },
       "by_intent_type": {
         "read": 1102,
         "write": 1
@@ -129,6 +132,15 @@ async fn a_summary_counts_what_happened() {
       "end_time": "[text]",
       "period": "1h",
       "start_time": "[text]",
+      "top_decisions": [
+        {
+          "calls": 1,
+          "decision": "would_ask",
+          "rule": null,
+          "server": "up",
+          "tool": "writer"
+        }
+      ],
       "top_servers": [
         {
           "calls": 1103,

@@ -13,7 +13,8 @@ const ARGS: &str = r#"{"path":"/a","password":"hunter2hunter2"}"#;
 
 /// Calls a tool that writes, with further members of `params`.
 async fn call(client: Mcp, tool: &str, args: &str, more: &str) -> Outcome {
-    let params = format!(r#"{{"name":"call_tool_write","arguments":{{"name":"zoo:{tool}","args":{args}}}{more}}}"#);
+    let params =
+        format!(r#"{{"name":"call_tool_write","arguments":{{"name":"zoo:{tool}","args":{args}}}{more}}}"#);
     Outcome { answer: client.request("tools/call", &params).await }
 }
 
@@ -80,11 +81,9 @@ async fn a_state_is_for_its_call_and_its_key_alone() {
     let (_, state) = question(&agent).await;
     let allow = answer(&accept("allow_once"), &state);
     let broken = answer(&accept("allow_once"), &format!("A{state}"));
-    for (api, args, more) in [
-        (&other, ARGS, &allow),
-        (&agent, r#"{"path":"/b"}"#, &allow),
-        (&agent, ARGS, &broken),
-    ] {
+    for (api, args, more) in
+        [(&other, ARGS, &allow), (&agent, r#"{"path":"/b"}"#, &allow), (&agent, ARGS, &broken)]
+    {
         let outcome = call(client(api), "writer", args, more).await;
         assert_eq!(outcome.error()["code"], -32602, "{args}");
     }
@@ -163,7 +162,7 @@ async fn any_replica_takes_the_answer() {
 
 #[tokio::test]
 async fn later_rounds_of_a_call_ask_nobody_and_run_once_each() {
-    let stage = Stage::new().await;
+    let stage = Stage::with(&[]).await;
     let tenant = stage.tenant("acme").await;
     let upstream = Upstream::modern(vec![asks_twice(Tool::writes("twice"))]).await;
     tenant.add("zoo", &upstream).await;

@@ -28,6 +28,14 @@ async fn they_resolve_from_key_to_tenant_to_deployment() {
         "origin": "deployment",
         "value": false
       },
+      "host_prompts": {
+        "origin": "deployment",
+        "value": []
+      },
+      "in_band_answers": {
+        "origin": "deployment",
+        "value": true
+      },
       "intent_declaration": {
         "origin": "deployment",
         "value": "inferred"
@@ -35,6 +43,10 @@ async fn they_resolve_from_key_to_tenant_to_deployment() {
       "max_operation": {
         "origin": "deployment",
         "value": "destructive"
+      },
+      "policy_mode": {
+        "origin": "deployment",
+        "value": "observe"
       },
       "rate_limit": {
         "origin": "deployment",

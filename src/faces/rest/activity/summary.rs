@@ -172,6 +172,9 @@ mod tests {
             serde_json::to_value(shown("1h", DateTime::UNIX_EPOCH, DateTime::UNIX_EPOCH, &summary)).unwrap();
         insta::assert_json_snapshot!(shown, @r#"
         {
+          "by_decision": {
+            "denied": 2
+          },
           "by_intent_type": {
             "read": 3,
             "write": 2
@@ -187,6 +190,15 @@ mod tests {
           "end_time": "1970-01-01T00:00:00.000Z",
           "period": "1h",
           "start_time": "1970-01-01T00:00:00.000Z",
+          "top_decisions": [
+            {
+              "calls": 2,
+              "decision": "denied",
+              "rule": null,
+              "server": "s",
+              "tool": "t"
+            }
+          ],
           "top_servers": [
             {
               "calls": 5,

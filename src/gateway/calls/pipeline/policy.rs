@@ -18,7 +18,7 @@ use crate::domain::risk::{Risk, RiskFacts, Sensitivity, TrustTier};
 use crate::domain::rounds::RoundConsent;
 use crate::gateway::calls::Calls;
 use crate::gateway::catalog::Tool;
-use crate::gateway::consent::{AskRequest, Asked, PendingAsk, Permit};
+use crate::gateway::consent::{AskRequest, AskResult, PendingAsk, Permit};
 use crate::gateway::log::Attempt;
 use crate::gateway::tenants::Caller;
 
@@ -45,9 +45,9 @@ pub(in crate::gateway::calls) struct PolicySubject<'a> {
     pub(in crate::gateway::calls) at: DateTime<Utc>,
 }
 
-/// Where a call stands after check 11.
+/// Result of check 11 for a call that is not refused.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum PolicyStep {
     /// The call may run, with the permission of a person where one was needed.
     Done(Option<Permit>),
     /// A person has yet to answer.
@@ -113,7 +113,7 @@ impl Calls {
         facts: &Facts,
         opened: &OpenedRound,
         record: &mut Record,
-    ) -> Result<Step, Refusal> {
+    ) -> Result<PolicyStep, Refusal> {
         let caller = &attempt.caller;
         let run = |call: &CheckedTool| self.evaluate(caller, &PolicySubject::of(attempt, call, facts));
         let verdict = if call.arguments.len() <= INLINE_BYTES_MAX {
@@ -133,7 +133,7 @@ impl Calls {
         reachable(&call.tool.server)?;
         match (decision.ruling, opened.consent) {
             // also where nobody would ask any more: the permission must come to its end
-            (_, Some(RoundConsent::Used(id))) => Ok(Step::Done(Some(Permit::of_earlier_round(id)))),
+            (_, Some(RoundConsent::Used(id))) => Ok(PolicyStep::Done(Some(Permit::of_earlier_round(id)))),
             (Ruling::Asked, asked) => {
                 if let (Some(RoundConsent::Asked(id)), Some(answer)) = (asked, &opened.answer) {
                     self.consent.answer(attempt, id, answer).await?;
@@ -143,7 +143,7 @@ impl Calls {
             (
                 Ruling::Allowed | Ruling::WouldAsk | Ruling::WouldDeny | Ruling::Delegated | Ruling::Denied,
                 _,
-            ) => Ok(Step::Done(None)),
+            ) => Ok(PolicyStep::Done(None)),
         }
     }
 
@@ -154,7 +154,7 @@ impl Calls {
         call: &CheckedTool,
         facts: &Facts,
         verdict: &PolicyVerdict,
-    ) -> Result<Step, Refusal> {
+    ) -> Result<PolicyStep, Refusal> {
         let tenant = attempt.caller.tenant_id().0;
         let subject = PolicySubject::of(attempt, call, facts);
         let author = Some(call.tool.shape.description()).filter(|text| !text.is_empty());
@@ -165,8 +165,8 @@ impl Calls {
         let rule = verdict.decision.rule.clone();
         let asked = self.consent.ask(AskRequest { attempt, call: call.as_consent(), reason, terms, rule });
         Ok(match asked.await? {
-            Asked::Granted(permit) => Step::Done(Some(permit)),
-            Asked::Pending(ask) => Step::Ask(ask),
+            AskResult::Granted(permit) => PolicyStep::Done(Some(permit)),
+            AskResult::Pending(ask) => PolicyStep::Ask(ask),
         })
     }
 
