@@ -11,13 +11,13 @@ text_enum! {
         Granted = "granted",
         /// A person refused the call.
         Denied = "denied",
-        /// Nobody answered in time.
+        /// The time for an answer is over.
         TimedOut = "timed_out",
         /// The turn of the caller was cancelled.
         Cancelled = "cancelled",
         /// The answer came to nothing: the call was not repeated in time, or the tool or the key changed.
         Lapsed = "lapsed",
-        /// Nobody can be asked.
+        /// No channel reaches anybody.
         Undeliverable = "undeliverable",
         /// The call was let through, and has not ended.
         Consumed = "consumed",

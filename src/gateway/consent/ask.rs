@@ -2,49 +2,28 @@
 
 use std::sync::Arc;
 
-use super::refusals::{self, Told};
+use super::call::ConsentCall;
+use super::refusals::{self, OutcomeTold};
 use super::run::Permit;
 use super::{Consent, failed, new_id};
-use crate::domain::consent::{self, ConsentSubject, DIGEST_BYTES};
-use crate::domain::operation::Variant;
+use crate::domain::consent;
 use crate::domain::policy::AskTerms;
 use crate::domain::reason::AskReason;
 use crate::domain::refusal::Refusal;
-use crate::gateway::catalog::Tool;
 use crate::gateway::clock;
 use crate::gateway::log::Attempt;
 use crate::store::{AskOutcome, NewConsent};
-
-/// Call that a permission is about.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::gateway) struct ConsentCall<'a> {
-    pub(in crate::gateway) tool: &'a Tool,
-    pub(in crate::gateway) variant: Variant,
-    /// The arguments object.
-    pub(in crate::gateway) arguments: &'a str,
-}
 
 /// Ask about a call.
 #[derive(Debug)]
 pub(in crate::gateway) struct AskRequest<'a> {
     pub(in crate::gateway) attempt: &'a Attempt,
     pub(in crate::gateway) call: ConsentCall<'a>,
-    /// What the call will do, masked.
+    /// Description of the call, masked.
     pub(in crate::gateway) reason: AskReason,
     pub(in crate::gateway) terms: AskTerms,
     /// Rule that asks; `None` if the mode does.
     pub(in crate::gateway) rule: Option<Arc<str>>,
-}
-
-impl ConsentCall<'_> {
-    pub(super) fn pin(&self) -> &str {
-        self.tool.shape.pin()
-    }
-
-    /// Returns server and tool, under their own names.
-    pub(super) fn names(&self) -> (&str, &str) {
-        (&self.tool.server.name, &self.tool.name)
-    }
 }
 
 impl Consent {
@@ -93,14 +72,16 @@ impl Consent {
         let (refusal, step, id) = match outcome {
             AskOutcome::Granted(row) => return Ok(Permit::of(&row)),
             AskOutcome::Pending { row, is_new } => {
-                (refusals::of_row(Told::Pending, name, &row), is_new.then_some("asked"), Some(row.id))
+                (refusals::of_row(OutcomeTold::Pending, name, &row), is_new.then_some("asked"), Some(row.id))
             }
-            AskOutcome::Denied(row) => (refusals::of_row(Told::Denied, name, &row), None, Some(row.id)),
+            AskOutcome::Denied(row) => {
+                (refusals::of_row(OutcomeTold::Denied, name, &row), None, Some(row.id))
+            }
             AskOutcome::TimedOut(row) => {
-                (refusals::of_row(Told::TimedOut, name, &row), Some("timed_out"), Some(row.id))
+                (refusals::of_row(OutcomeTold::TimedOut, name, &row), Some("timed_out"), Some(row.id))
             }
             AskOutcome::Lapsed(row) => {
-                (refusals::of_row(Told::Changed, name, &row), Some("lapsed"), Some(row.id))
+                (refusals::of_row(OutcomeTold::Changed, name, &row), Some("lapsed"), Some(row.id))
             }
             AskOutcome::Fenced => (refusals::turn_cancelled(), None, None),
             AskOutcome::CoolingDown { denials, until } => {
@@ -112,21 +93,5 @@ impl Consent {
             self.note(attempt, id, step, call.names());
         }
         Err(refusal)
-    }
-
-    /// Returns the keyed digests of a call; long arguments take their tenant's turn for long work.
-    pub(super) async fn digests(&self, attempt: &Attempt, call: &ConsentCall<'_>) -> Vec<[u8; DIGEST_BYTES]> {
-        let tenant = attempt.caller.tenant_id();
-        let origin = call.tool.server.target.upstream.binding();
-        let subject = ConsentSubject {
-            tenant,
-            server: call.tool.server.id,
-            origin: &origin,
-            tool: &call.tool.name,
-            variant: call.variant.as_str(),
-            arguments: call.arguments,
-        };
-        let digests = || self.options.consent_keys.iter().map(|key| subject.digest(key)).collect();
-        self.upstreams.aside(tenant.0, call.arguments.len(), digests).await
     }
 }

@@ -4,13 +4,15 @@
 //! is sent, and only then. Nothing here runs for calls that the policy allows.
 
 mod ask;
+mod call;
 mod decide;
 mod news;
 mod read;
 mod refusals;
 mod run;
 
-pub(in crate::gateway) use self::ask::{AskRequest, ConsentCall};
+pub(in crate::gateway) use self::ask::AskRequest;
+pub(in crate::gateway) use self::call::ConsentCall;
 pub use self::decide::DecideRequest;
 pub use self::news::ConsentNews;
 pub use self::read::ConsentView;

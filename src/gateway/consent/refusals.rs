@@ -6,14 +6,14 @@ use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::tenants::Caller;
 use crate::store::ConsentRow;
 
-/// What a caller is told of a request.
+/// Outcome of a request, as its caller is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum OutcomeTold {
     /// A person is being asked.
     Pending,
     /// A person refused the call.
     Denied,
-    /// Nobody answered in time.
+    /// The time for an answer is over.
     TimedOut,
     /// The tool changed after the answer.
     Changed,
@@ -35,32 +35,32 @@ fn duration(seconds: i32) -> String {
 }
 
 /// Returns the refusal of a call of `tool` because of its request.
-pub(super) fn of_row(told: Told, tool: &str, row: &ConsentRow) -> Refusal {
+pub(super) fn of_row(told: OutcomeTold, tool: &str, row: &ConsentRow) -> Refusal {
     let id = row.id;
     let (code, message) = match told {
-        Told::Pending => (
+        OutcomeTold::Pending => (
             Code::ConsentPending,
             format!(
                 "Waiting for approval ({id}, until {}). Repeat the same call with the same arguments later",
                 time(row.expires_at)
             ),
         ),
-        Told::Denied => {
+        OutcomeTold::Denied => {
             let who = row.decided_owner.as_deref().unwrap_or("a person");
             (Code::ConsentDenied, format!("Refused by {who} ({id}). Do not repeat this call"))
         }
-        Told::TimedOut => (
+        OutcomeTold::TimedOut => (
             Code::ConsentTimedOut,
             format!(
                 "Nobody answered within {} ({id}); the call was not made. The same call asks once more",
                 duration(row.ttl_s)
             ),
         ),
-        Told::Changed => (
+        OutcomeTold::Changed => (
             Code::ConsentLapsed,
             format!("'{tool}' changed after approval; approval discarded ({id}). The same call asks again"),
         ),
-        Told::Used => (
+        OutcomeTold::Used => (
             Code::ConsentLapsed,
             format!(
                 "The approval of '{tool}' ({id}) was used by another call, or is over; nothing was run. The same call \

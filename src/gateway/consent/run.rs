@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::ask::ConsentCall;
-use super::refusals::{self, Told};
+use super::call::ConsentCall;
+use super::refusals::{self, OutcomeTold};
 use super::{Consent, failed};
 use crate::domain::consent::ConsentState;
 use crate::domain::refusal::Refusal;
@@ -68,7 +68,7 @@ impl Consent {
             ConsumeOutcome::Fenced => Err(refusals::turn_cancelled().about_consent(permit.id)),
             ConsumeOutcome::Gone(None) => Err(refusals::undeliverable(caller).about_consent(permit.id)),
             ConsumeOutcome::Gone(Some(row)) => {
-                let told = if row.pin == claim.pin { Told::Used } else { Told::Changed };
+                let told = if row.pin == claim.pin { OutcomeTold::Used } else { OutcomeTold::Changed };
                 Err(refusals::of_row(told, &call.tool.canonical, &row))
             }
         }

@@ -93,7 +93,7 @@ pub enum AskOutcome {
     },
     /// A person refused this call.
     Denied(Box<ConsentRow>),
-    /// Nobody answered in time; told once.
+    /// The time for an answer is over; told once.
     TimedOut(Box<ConsentRow>),
     /// The tool has changed since a person allowed the call.
     Lapsed(Box<ConsentRow>),
@@ -147,7 +147,13 @@ impl Store {
         if let AskOutcome::Pending { row, is_new: true } = &outcome {
             revisions::tell_consent(&mut tx, tenant, row.id).await?;
         }
-        tx.commit_change().await?;
+        match outcome {
+            AskOutcome::Pending { is_new: true, .. } | AskOutcome::TimedOut(_) | AskOutcome::Lapsed(_) => {
+                tx.commit_change().await?;
+            }
+            // nothing changed that must last
+            _ => tx.commit().await?,
+        }
         Ok(outcome)
     }
 }

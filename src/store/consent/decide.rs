@@ -27,7 +27,7 @@ pub struct NewDecision {
     pub via: DecidedVia,
     /// Comment; `None` without one.
     pub comment: Option<String>,
-    /// What is remembered; `None` for a decision about one call.
+    /// Grant to be remembered; `None` for a decision about one call.
     pub grant: Option<NewGrant>,
 }
 
@@ -85,7 +85,8 @@ impl Store {
             return Ok(DecideOutcome::Taken(Box::new(row.ok_or(StoreError::NotFound)?)));
         };
         if let (Some(grant), Some(rev)) = (&new.grant, rev) {
-            grants::insert(&mut tx, tenant, new, grant, &row, rev).await?;
+            let who = (principal(new.by), new.owner.as_str(), new.via);
+            grants::insert(&mut tx, tenant, row.id, grant, who, rev).await?;
         }
         if new.decision == ConsentDecision::CancelTurn {
             fence(&mut tx, tenant, new, &row).await?;

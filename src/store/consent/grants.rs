@@ -4,8 +4,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::{ConsentRow, NewDecision, principal};
-use crate::domain::consent::GrantEffect;
+use super::principal;
+use crate::domain::consent::{DecidedVia, GrantEffect};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::operation::OperationType;
 use crate::domain::policy::Assurance;
@@ -174,9 +174,9 @@ impl Store {
 pub(super) async fn insert(
     tx: &mut Unit,
     tenant: TenantId,
-    decision: &NewDecision,
+    request: Uuid,
     grant: &NewGrant,
-    row: &ConsentRow,
+    (by, owner, via): (Uuid, &str, DecidedVia),
     rev: i64,
 ) -> Result<(), StoreError> {
     let held: i64 = sqlx::query_scalar(
@@ -198,13 +198,13 @@ pub(super) async fn insert(
          from consent_requests where tenant_id = $1 and id = $2",
     )
     .bind(tenant.0)
-    .bind(row.id)
+    .bind(request)
     .bind(grant.id)
     .bind(grant.effect.as_str())
     .bind(grant.assurance.as_str())
-    .bind(principal(decision.by))
-    .bind(&decision.owner)
-    .bind(decision.via.as_str())
+    .bind(by)
+    .bind(owner)
+    .bind(via.as_str())
     .bind(grant.life.as_seconds_f64())
     .bind(rev)
     .execute(&mut **tx)
