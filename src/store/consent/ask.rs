@@ -147,7 +147,13 @@ impl Store {
         if let AskOutcome::Pending { row, is_new: true } = &outcome {
             revisions::tell_consent(&mut tx, tenant, row.id).await?;
         }
-        tx.commit_change().await?;
+        match outcome {
+            AskOutcome::Pending { is_new: true, .. } | AskOutcome::TimedOut(_) | AskOutcome::Lapsed(_) => {
+                tx.commit_change().await?;
+            }
+            // nothing changed that must last
+            _ => tx.commit().await?,
+        }
         Ok(outcome)
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{asked, asking, decide, write};
-use crate::support::{Gateway, Mcp, Tool, settle, upstream};
+use super::{asked, asking, decide, redefine, write};
+use crate::support::{Gateway, Mcp, settle};
 
 const SOON: Duration = Duration::from_secs(2);
 
@@ -30,16 +30,7 @@ async fn an_allow_is_for_one_key_tool_operation_and_definition() {
         (&json!("allow"), &json!("writer"), &json!(agent.id), &json!(id))
     );
     // another definition of the tool asks again
-    let mut tools = upstream::zoo();
-    for tool in tools.iter_mut().filter(|tool| tool.name == "writer") {
-        *tool = Tool::annotated("writer", r#"{"destructiveHint":false,"title":"Other"}"#);
-    }
-    upstream.set_tools(tools);
-    let platform = &tenant.platform;
-    platform.post("/api/v1/servers/zoo/refresh", &json!({})).await.expect(200);
-    let tools = platform.items("/api/v1/servers/zoo/tools").await;
-    let pin = tools.iter().find(|tool| tool["name"] == "writer").unwrap()["pin"].clone();
-    platform.post("/api/v1/servers/zoo/tools/writer/approve", &json!({ "pin": pin })).await.expect(200);
+    redefine(&tenant, &upstream).await;
     asked(&agent, &json!({"n": 4})).await;
 }
 

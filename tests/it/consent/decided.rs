@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{asked, asking, asking_of, decide, state, write};
+use super::{asked, asking, asking_of, decide, redefine, state, write};
 use crate::support::upstream::Say;
 use crate::support::{Mcp, Tool, cli, settle};
 
@@ -107,4 +107,43 @@ async fn a_failed_call_uses_its_permission_up_too() {
     assert_eq!(read().await.result()["isError"], true);
     settle(json!("failed"), SOON, || state(&approver, &id)).await;
     read().await.refused("consent_pending");
+}
+
+#[tokio::test]
+async fn an_answer_about_another_definition_is_worth_nothing() {
+    let (_stage, tenant, upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let (id, pending) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
+    decide(&approver, &id, "allow_once").await.expect(200);
+    redefine(&tenant, &upstream).await;
+    let refused = write(&agent, &json!({"n": 1})).await.refused("consent_lapsed");
+    let says =
+        format!("'zoo:writer' changed after approval; approval discarded ({id}). The same call asks again");
+    assert_eq!((&refused["message"], &refused["consent_id"]), (&json!(says), &json!(id)));
+    assert_eq!(state(&approver, &id).await, "lapsed");
+    assert_ne!(asked(&agent, &json!({"n": 1})).await, id);
+    // an open question about the old definition goes, too
+    assert_ne!(asked(&agent, &json!({"n": 2})).await, pending);
+    assert_eq!(state(&approver, &pending).await, "lapsed");
+    assert_eq!(upstream.counts().calls, 0);
+}
+
+#[tokio::test]
+async fn secrets_stand_in_no_row() {
+    let (stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let args =
+        json!({"token": secret, "url": format!("https://u:{secret}@example.com/"), "note": "plain words"});
+    let id = asked(&agent, &args).await;
+    let path = format!("/api/v1/consent/{id}/decision");
+    let body = json!({"decision": "reject_once", "comment": format!("has {secret}")});
+    approver.post(&path, &body).await.expect(200);
+    let mut connection = stage.database.connect().await;
+    let rows: Vec<String> = sqlx::query_scalar("select to_jsonb(c)::text from consent_requests c")
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    assert!(rows.len() == 1 && rows[0].contains("plain words"), "{rows:?}");
+    assert!(!rows[0].contains(secret) && !rows[0].contains("ghp_"), "{rows:?}");
 }

@@ -55,3 +55,17 @@ async fn decide(api: &Api, id: &str, decision: &str) -> Answer {
 async fn state(api: &Api, id: &str) -> Value {
     api.get(&format!("/api/v1/consent/{id}")).await.expect(200)["state"].clone()
 }
+
+/// Gives the tool that writes another definition, which an administrator approves.
+async fn redefine(tenant: &Tenant, upstream: &Upstream) {
+    let mut tools = upstream::zoo();
+    for tool in tools.iter_mut().filter(|tool| tool.name == "writer") {
+        *tool = Tool::annotated("writer", r#"{"destructiveHint":false,"title":"Other"}"#);
+    }
+    upstream.set_tools(tools);
+    let platform = &tenant.platform;
+    platform.post("/api/v1/servers/zoo/refresh", &json!({})).await.expect(200);
+    let tools = platform.items("/api/v1/servers/zoo/tools").await;
+    let pin = tools.iter().find(|tool| tool["name"] == "writer").unwrap()["pin"].clone();
+    platform.post("/api/v1/servers/zoo/tools/writer/approve", &json!({ "pin": pin })).await.expect(200);
+}

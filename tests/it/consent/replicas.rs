@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{asked, asking, decide, state, write};
-use crate::support::{Gateway, eventually, settle};
+use super::{asked, asking, asking_of, decide, state, write};
+use crate::support::upstream::Say;
+use crate::support::{Gateway, Tool, eventually, settle};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -53,5 +54,30 @@ async fn equal_calls_at_one_moment_are_one_request_and_one_run() {
         codes.iter().all(|code| matches!(&**code, "ok" | "consent_lapsed" | "consent_pending")),
         "{codes:?}"
     );
+    assert_eq!(upstream.counts().calls, 1);
+}
+
+#[tokio::test]
+async fn a_call_that_dies_with_its_replica_is_not_run_again() {
+    let tools = vec![Tool::writes("writer").says(Say::Hang)];
+    let (mut stage, tenant, upstream) = asking_of(&[], json!([]), tools).await;
+    let other = Gateway::start(&stage.database, &[]).await;
+    let (agent, approver) = (tenant.agent().await, other.ask_as(&tenant.approver().await));
+    let id = asked(&agent, &json!({"n": 1})).await;
+    decide(&approver, &id, "allow_once").await.expect(200);
+    let here = agent.clone();
+    let running = tokio::spawn(async move { write(&here, &json!({"n": 1})).await });
+    settle(1, SOON, async || upstream.counts().calls).await;
+    assert_eq!(state(&approver, &id).await, "consumed");
+    stage.gateway.kill();
+    drop(running);
+    let mut connection = stage.database.connect().await;
+    // as if it had been silent for long; the other one beats on
+    sqlx::query("update replicas set heartbeat_at = now() - interval '1 minute'")
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    settle(json!("unknown"), Duration::from_secs(30), || state(&approver, &id)).await;
+    assert_ne!(asked(&other.ask_as(&agent), &json!({"n": 1})).await, id);
     assert_eq!(upstream.counts().calls, 1);
 }

@@ -4,7 +4,7 @@ use super::checks::Checked;
 use super::checks::tool::CheckedTool;
 use super::outcome::CallOutcome;
 use crate::domain::consent::ConsentState;
-use crate::domain::refusal::{Class, Refusal};
+use crate::domain::refusal::Refusal;
 use crate::gateway::calls::Calls;
 use crate::gateway::consent::{ConsentCall, Permit, UsedPermit};
 use crate::gateway::log::Attempt;
@@ -38,24 +38,22 @@ impl Calls {
         attempt: &Attempt,
         checked: &Checked,
         used: Option<UsedPermit>,
-        concluded: &Result<CallOutcome, Refusal>,
+        (concluded, was_sent): (&Result<CallOutcome, Refusal>, bool),
     ) {
         let (Some(used), Checked::Tool(call)) = (used, checked) else { return };
         match concluded {
             // before the caller can come back
             Ok(CallOutcome::InputRequired { .. }) => self.consent.keep(attempt, used).await,
-            _ => self.consent.finish(attempt, used, &call.as_consent(), state_of(concluded)),
+            _ => self.consent.finish(attempt, used, &call.as_consent(), state_of(concluded, was_sent)),
         }
     }
 }
 
 /// Returns the state of a permission after its call.
-fn state_of(concluded: &Result<CallOutcome, Refusal>) -> ConsentState {
+fn state_of(concluded: &Result<CallOutcome, Refusal>, was_sent: bool) -> ConsentState {
     match concluded {
         Ok(CallOutcome::Result { head, .. }) if !head.is_error => ConsentState::Succeeded,
-        Err(refusal) if refusal.code.class() == Class::AfterDispatch => ConsentState::Unknown,
-        // a call that was taken back may have been sent before
-        Err(refusal) if refusal.code.class() == Class::Cancelled => ConsentState::Unknown,
+        Err(_) if was_sent => ConsentState::Unknown,
         Ok(_) | Err(_) => ConsentState::Failed,
     }
 }
