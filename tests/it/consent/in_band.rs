@@ -30,7 +30,7 @@ fn accept(decision: &str) -> String {
 /// Calls the tool that writes and gets the question; returns its form and the state.
 async fn question(api: &Api) -> (Value, String) {
     let asked = call(client(api), "writer", ARGS, "").await;
-    let result: Value = serde_json::from_str(&asked.raw()).unwrap();
+    let result: Value = serde_json::from_str(asked.raw()).unwrap();
     assert_eq!(result["resultType"], "input_required", "{result}");
     let form = result["inputRequests"]["mcpproxy.consent"].clone();
     assert_eq!(form["method"], "elicitation/create");
