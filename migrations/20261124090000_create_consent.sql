@@ -56,6 +56,8 @@ create table consent_requests (
     replica_id      uuid,
     -- a server asked in the middle of the call: until when the next round may claim the used permission
     kept_until      timestamptz,
+    -- the record of the round that asked
+    kept_after      uuid,
     ended_at        timestamptz,
     primary key (tenant_id, id)
 );
@@ -130,7 +132,7 @@ end
 $$;
 
 grant update (state, decided_at, decided_by, decided_owner, decided_via, decision, comment, told_at, consumed_at,
-    replica_id, kept_until, ended_at) on consent_requests to mcpproxy_app;
+    replica_id, kept_until, kept_after, ended_at) on consent_requests to mcpproxy_app;
 grant update (revoked_at, revoked_by, rev) on consent_grants to mcpproxy_app;
 
 -- The sweep over all tenants: what has run out, and calls whose replica died.

@@ -210,7 +210,8 @@ impl RuleSet {
         RuleSet { rules: rules.into(), filters }
     }
 
-    /// Returns the rules that stand in for a stored document which this release cannot read: every call is denied.
+    /// Returns the rules that stand in for a stored document which this release cannot read: every call is denied in every
+    /// mode, as the document may have enforced rules.
     pub fn unreadable() -> RuleSet {
         RuleSet::of(vec![PolicyRule {
             id: "unreadable".into(),
@@ -219,7 +220,7 @@ impl RuleSet {
             except: None,
             when: None,
             ask: AskTerms::plain(Assurance::Client, false),
-            is_enforced: false,
+            is_enforced: true,
             message: Some("The stored policy cannot be read by this release.".into()),
         }])
     }

@@ -120,6 +120,10 @@ impl PolicyLayers<'_> {
             Some(Remembered::Reject) => {
                 let terms = AskTerms::plain(Assurance::Client, false);
                 all.take(Effect::Deny, PolicyLayer::Remembered, None, terms);
+                // the answer to an enforced ask holds where that does
+                if enforced.effect == Some(Effect::Ask) {
+                    enforced.take(Effect::Deny, PolicyLayer::Remembered, None, terms);
+                }
             }
             Some(Remembered::Allow(assurance)) => {
                 all.relax(assurance);

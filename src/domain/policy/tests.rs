@@ -199,6 +199,9 @@ fn what_is_remembered_relaxes_only_what_permits_it() {
     let given = Given::tenant("[]");
     let observed = PolicyLayers { remembered: Some(Remembered::Reject), ..given.layers(PolicyMode::Observe) };
     assert_eq!(shown(&observed.evaluate(&call(&FACTS))), "would_deny deny remembered -");
+    let given = Given::tenant(r#"[{"id":"a","effect":"ask","enforced":true}]"#);
+    let enforced = PolicyLayers { remembered: Some(Remembered::Reject), ..given.layers(PolicyMode::Observe) };
+    assert_eq!(shown(&enforced.evaluate(&call(&FACTS))), "denied deny remembered -");
 }
 
 #[test]
@@ -448,7 +451,7 @@ fn warnings_name_what_can_never_match() {
 fn a_policy_that_cannot_be_read_denies() {
     let given = Given { tenant: RuleSet::unreadable(), ..Given::tenant("[]") };
     assert_eq!(given.decide(PolicyMode::AlwaysAllow, &FACTS), "denied deny tenant unreadable");
-    assert_eq!(given.decide(PolicyMode::Observe, &FACTS), "would_deny deny tenant unreadable");
+    assert_eq!(given.decide(PolicyMode::Observe, &FACTS), "denied deny tenant unreadable");
 }
 
 fn some_rules() -> impl Strategy<Value = String> {

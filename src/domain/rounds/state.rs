@@ -67,7 +67,12 @@ pub enum RoundConsent {
     /// The round asks a person; nothing has run.
     Asked(Uuid),
     /// The permission is used up: an earlier round ran.
-    Used(Uuid),
+    Used {
+        /// Id of the request.
+        id: Uuid,
+        /// Record of the round that ran last; only the round after it may run.
+        after: Ulid,
+    },
 }
 
 /// Bytes before the id of a permission request. A server's own state, a JSON string, never begins with one of them.
@@ -80,12 +85,17 @@ impl State {
         let mut out = self.expires_at.timestamp_millis().to_be_bytes().to_vec();
         out.extend(self.first.to_bytes());
         if let Some(consent) = self.consent {
-            let (kind, id) = match consent {
-                RoundConsent::Asked(id) => (ASKED, id),
-                RoundConsent::Used(id) => (USED, id),
-            };
-            out.push(kind);
-            out.extend(id.as_bytes());
+            match consent {
+                RoundConsent::Asked(id) => {
+                    out.push(ASKED);
+                    out.extend(id.as_bytes());
+                }
+                RoundConsent::Used { id, after } => {
+                    out.push(USED);
+                    out.extend(id.as_bytes());
+                    out.extend(after.to_bytes());
+                }
+            }
         }
         out.extend(self.own.as_bytes());
         out
@@ -96,10 +106,15 @@ impl State {
         let (expires, rest) = bytes.split_first_chunk()?;
         let (first, rest) = rest.split_first_chunk()?;
         let (consent, own) = match rest.split_first() {
-            Some((kind @ &(ASKED | USED), rest)) => {
+            Some((&ASKED, rest)) => {
                 let (id, own) = rest.split_first_chunk()?;
-                let id = Uuid::from_bytes(*id);
-                (Some(if *kind == ASKED { RoundConsent::Asked(id) } else { RoundConsent::Used(id) }), own)
+                (Some(RoundConsent::Asked(Uuid::from_bytes(*id))), own)
+            }
+            Some((&USED, rest)) => {
+                let (id, rest) = rest.split_first_chunk()?;
+                let (after, own) = rest.split_first_chunk()?;
+                let (id, after) = (Uuid::from_bytes(*id), Ulid::from_bytes(*after));
+                (Some(RoundConsent::Used { id, after }), own)
             }
             _ => (None, rest),
         };
@@ -161,7 +176,8 @@ mod tests {
         };
         assert_eq!(State::decode(&state.encode()), Some(state.clone()));
         assert_eq!(State::decode(&state.encode()[..23]), None);
-        for consent in [RoundConsent::Asked(Uuid::from_u128(9)), RoundConsent::Used(Uuid::from_u128(9))] {
+        let (id, after) = (Uuid::from_u128(9), Ulid::from_parts(1, 2));
+        for consent in [RoundConsent::Asked(id), RoundConsent::Used { id, after }] {
             let whole = State { consent: Some(consent), ..state.clone() };
             assert_eq!(State::decode(&whole.encode()), Some(whole.clone()));
             assert_eq!(State::decode(&whole.encode()[..40]), None);

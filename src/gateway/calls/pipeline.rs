@@ -271,7 +271,7 @@ impl Calls {
         let asking = Asking { attempt, server, opened: &opened, record: record.id, consent };
         let concluded = self.conclude(&asking, record, ended, || checked.digest(attempt)).await;
         let took = sending.ended(&concluded);
-        self.finish_permit(attempt, &checked, permit, (&concluded, took.is_some())).await;
+        self.finish_permit(attempt, &checked, permit, record.id, (&concluded, took.is_some())).await;
         let mut outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(facts.refused(refusal)));
         if let Checked::Tool(_) = checked {
             outcome = self.shorten(attempt, record, outcome).await;

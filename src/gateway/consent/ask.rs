@@ -7,7 +7,7 @@ use super::refusals::{self, ConsentTold};
 use super::run::Permit;
 use super::{Consent, ConsentView, PendingAsk, failed, new_id};
 use crate::domain::consent;
-use crate::domain::policy::AskTerms;
+use crate::domain::policy::{AskTerms, Assurance};
 use crate::domain::reason::{AskReason, Language};
 use crate::domain::refusal::Refusal;
 use crate::gateway::clock;
@@ -33,6 +33,13 @@ pub(in crate::gateway) struct AskRequest<'a> {
     pub(in crate::gateway) terms: AskTerms,
     /// Rule that asks; `None` if the mode does.
     pub(in crate::gateway) rule: Option<Arc<str>>,
+    /// True if the caller's client shows forms to a person, whose answers count.
+    pub(in crate::gateway) has_forms: bool,
+}
+
+/// Returns whether the terms of an ask let the caller's own client answer.
+pub(in crate::gateway) fn may_answer_in_band(terms: &AskTerms) -> bool {
+    terms.assurance == Assurance::Client && terms.channels.has("elicitation")
 }
 
 impl Consent {
@@ -41,10 +48,11 @@ impl Consent {
     /// # Errors
     /// The refusal, by the outcome so far: a person is being asked, said no, or cannot be asked.
     pub(in crate::gateway) async fn ask(&self, ask: AskRequest<'_>) -> Result<AskResult, Refusal> {
-        let AskRequest { attempt, call, reason, terms, rule } = ask;
+        let AskRequest { attempt, call, reason, terms, rule, has_forms } = ask;
         let caller = &attempt.caller;
         let tenant = caller.tenant_id();
-        if !terms.channels.has("inbox") {
+        let is_in_band = has_forms && may_answer_in_band(&terms);
+        if !terms.channels.has("inbox") && !is_in_band {
             return Err(refusals::undeliverable(caller));
         }
         let (server, tool) = call.names();
@@ -90,7 +98,7 @@ impl Consent {
                 let request = format!("Request {}, until {}.", row.id, refusals::time(row.expires_at));
                 let text = [lines.join("\n"), arguments, request].join("\n");
                 let view = ConsentView::from(*row);
-                return Ok(AskResult::Pending(Box::new(PendingAsk { view, text, refusal })));
+                return Ok(AskResult::Pending(Box::new(PendingAsk { view, text, refusal, is_in_band })));
             }
             AskOutcome::Denied(row) => {
                 (refusals::of_row(ConsentTold::Denied, name, &row), None, Some(row.id))

@@ -12,7 +12,7 @@ mod read;
 mod refusals;
 mod run;
 
-pub(in crate::gateway) use self::ask::{AskRequest, AskResult};
+pub(in crate::gateway) use self::ask::{AskRequest, AskResult, may_answer_in_band};
 pub(in crate::gateway) use self::call::ConsentCall;
 pub use self::decide::DecideRequest;
 pub use self::news::ConsentNews;

@@ -23,6 +23,8 @@ pub(in crate::gateway) struct PendingAsk {
     pub(super) text: String,
     /// Refusal for a caller whose client cannot ask.
     pub(in crate::gateway) refusal: Refusal,
+    /// True if the caller's own client is one that may ask.
+    pub(in crate::gateway) is_in_band: bool,
 }
 
 /// Answer of a client to a form (MCP, `elicitation/create`).
@@ -34,11 +36,6 @@ struct FormAnswer {
 }
 
 impl PendingAsk {
-    /// Returns whether an answer through the caller's own client is enough.
-    pub(in crate::gateway) fn is_for_client(&self) -> bool {
-        self.view.assurance == Assurance::Client
-    }
-
     /// Returns the result that asks the person at the client, with the sealed state.
     pub(in crate::gateway) fn question(&self, state: &str) -> String {
         let choices: Vec<Value> = self.view.options.iter().map(|option| choice(*option)).collect();

@@ -1,6 +1,7 @@
 //! Use of a permission by its call.
 
 use chrono::{DateTime, Utc};
+use ulid::Ulid;
 use uuid::Uuid;
 
 use super::call::ConsentCall;
@@ -18,6 +19,8 @@ pub(in crate::gateway) struct Permit {
     pub(in crate::gateway) id: Uuid,
     /// Time that the person took, in milliseconds; `None` in later rounds of a call.
     pub(in crate::gateway) wait_ms: Option<f64>,
+    /// Record of the round before; `None` in the first round.
+    after: Option<Ulid>,
 }
 
 /// Permission that a call has used up.
@@ -30,12 +33,12 @@ impl Permit {
     pub(super) fn of(row: &ConsentRow) -> Permit {
         let decided: DateTime<Utc> = row.decided_at.unwrap_or(row.created_at);
         let took = decided - row.created_at;
-        Permit { id: row.id, wait_ms: Some(took.as_seconds_f64().max(0.0) * 1000.0) }
+        Permit { id: row.id, wait_ms: Some(took.as_seconds_f64().max(0.0) * 1000.0), after: None }
     }
 
     /// Returns the permission that an earlier round of the call has used up.
-    pub(in crate::gateway) fn of_earlier_round(id: Uuid) -> Permit {
-        Permit { id, wait_ms: None }
+    pub(in crate::gateway) fn of_earlier_round(id: Uuid, after: Ulid) -> Permit {
+        Permit { id, wait_ms: None, after: Some(after) }
     }
 }
 
@@ -55,7 +58,7 @@ impl Consent {
         let tenant = caller.tenant_id();
         let claim = ConsentClaim {
             id: permit.id,
-            is_under_way: permit.wait_ms.is_none(),
+            after: permit.after.map(Uuid::from),
             key: caller.key,
             session: attempt.session_id.clone(),
             session_began: attempt.session_began,
@@ -69,7 +72,7 @@ impl Consent {
         })?;
         match outcome {
             ConsumeOutcome::Consumed => {
-                if !claim.is_under_way {
+                if claim.after.is_none() {
                     self.note(attempt, permit.id, "consumed", call.names());
                 }
                 Ok(UsedPermit { id: permit.id })
@@ -83,10 +86,11 @@ impl Consent {
         }
     }
 
-    /// Keeps a used permission for the next round of its call, which a server asked for. One that cannot be kept asks again.
-    pub(in crate::gateway) async fn keep(&self, attempt: &Attempt, used: UsedPermit) {
+    /// Keeps a used permission for the round after `record`, which a server asked for. One that cannot be kept asks again.
+    pub(in crate::gateway) async fn keep(&self, attempt: &Attempt, used: UsedPermit, record: Ulid) {
         let tenant = attempt.caller.tenant_id();
-        let kept = self.store.keep_consent(tenant, used.id, STATE_TTL.as_seconds_f64()).await;
+        let kept =
+            self.store.keep_consent(tenant, (used.id, record.into()), STATE_TTL.as_seconds_f64()).await;
         if let Err(error) = kept {
             failed(tenant, &error);
         }

@@ -236,6 +236,12 @@ impl Asking<'_> {
 
     /// Returns the reason for which nobody is asked.
     async fn refused(&mut self, limits: AskLimits) -> Result<Option<AskOutcome>, StoreError> {
+        // asks of one key are counted one after the other
+        sqlx::query("select pg_advisory_xact_lock(hashtext($1::text), hashtext($2::text))")
+            .bind(self.tenant.0)
+            .bind(principal(self.new.key))
+            .execute(&mut **self.tx)
+            .await?;
         let (denials, until): (i64, Option<DateTime<Utc>>) = sqlx::query_as(
             "select count(*), max(decided_at) + make_interval(secs => $5)
              from consent_requests d, (

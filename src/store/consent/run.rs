@@ -25,8 +25,8 @@ pub struct ConsentClaim {
     pub pin: String,
     /// Keyed digests of the call, one for each key in use.
     pub digests: Vec<[u8; DIGEST_BYTES]>,
-    /// True for a later round of a call that has used the permission up.
-    pub is_under_way: bool,
+    /// Record of the round before, for a later round of a call that has used the permission up; `None` for the first.
+    pub after: Option<Uuid>,
 }
 
 /// Outcome of a claim.
@@ -54,9 +54,11 @@ impl Store {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let digests: Vec<&[u8]> = claim.digests.iter().map(<[u8; DIGEST_BYTES]>::as_slice).collect();
         let consumed = sqlx::query(concat!(
-            "update consent_requests set state = 'consumed', consumed_at = now(), replica_id = $8, kept_until = null
+            "update consent_requests set state = 'consumed', consumed_at = now(), replica_id = $8, kept_until = null,
+                 kept_after = null
              where tenant_id = $1 and principal = $2 and id = $5 and digest = any($6) and pin = $7
-               and case when $9 then state = 'consumed' and kept_until > now()
+               and case when $9::uuid is not null
+                        then state = 'consumed' and kept_until > now() and kept_after = $9
                         else state = 'granted' and expires_at > now() end and not ",
             fenced!()
         ))
@@ -68,7 +70,7 @@ impl Store {
         .bind(digests)
         .bind(&claim.pin)
         .bind(replica.0)
-        .bind(claim.is_under_way)
+        .bind(claim.after)
         .execute(&mut *tx)
         .await?;
         if consumed.rows_affected() == 1 {
@@ -92,19 +94,26 @@ impl Store {
         })
     }
 
-    /// Keeps a permission that was used up for the next round of its call, for `seconds`; one round may claim it.
+    /// Keeps a permission that was used up for the next round of its call, for `seconds`. One round may claim it, with the
+    /// record of the round before.
     ///
     /// # Errors
     /// The database is out of reach or fails.
-    pub async fn keep_consent(&self, tenant: TenantId, id: Uuid, seconds: f64) -> Result<(), StoreError> {
+    pub async fn keep_consent(
+        &self,
+        tenant: TenantId,
+        (id, record): (Uuid, Uuid),
+        seconds: f64,
+    ) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         sqlx::query(
-            "update consent_requests set kept_until = now() + make_interval(secs => $3)
+            "update consent_requests set kept_until = now() + make_interval(secs => $3), kept_after = $4
              where tenant_id = $1 and id = $2 and state = 'consumed'",
         )
         .bind(tenant.0)
         .bind(id)
         .bind(seconds)
+        .bind(record)
         .execute(&mut *tx)
         .await?;
         tx.commit_change().await

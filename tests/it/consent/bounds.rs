@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{asked, asking, decide, state, write};
-use crate::support::{Mcp, eventually, settle};
+use crate::support::{Gateway, Mcp, eventually, settle};
 
 #[tokio::test]
 async fn a_key_has_few_open_requests() {
@@ -26,6 +26,26 @@ async fn a_key_has_few_open_requests() {
     asked(&tenant.agent().await, &json!({"n": 1})).await;
     decide(&approver, &first, "reject_once").await.expect(200);
     asked(&agent, &json!({"n": 3})).await;
+}
+
+#[tokio::test]
+async fn asks_at_one_moment_are_counted_over_replicas() {
+    let settings = [("MCPPROXY__LIMITS__CONSENT_PENDING_PER_KEY", "5")];
+    let (stage, tenant, _upstream) = asking(&settings, json!([])).await;
+    let other = Gateway::start(&stage.database, &settings).await;
+    let agent = tenant.agent().await;
+    let there = other.ask_as(&agent);
+    // the other replica may have to load the tenant first
+    eventually("the other replica", Duration::from_secs(5), async || {
+        (write(&there, &json!({"n": 0})).await.code() == "consent_pending").then_some(())
+    })
+    .await;
+    let args: Vec<_> = (1..=30).map(|n| json!({ "n": n })).collect();
+    let calls =
+        args.iter().enumerate().map(|(n, args)| write(if n % 2 == 0 { &agent } else { &there }, args));
+    let outcomes = futures_util::future::join_all(calls).await;
+    let open = outcomes.iter().filter(|outcome| outcome.code() == "consent_pending").count();
+    assert_eq!(open, 4, "besides the one before");
 }
 
 #[tokio::test]

@@ -138,6 +138,25 @@ async fn nobody_is_asked_in_band_who_may_not_answer_so() {
 }
 
 #[tokio::test]
+async fn channels_say_whether_the_client_may_be_asked() {
+    let rule = |channel: &str| json!([{"id": "a", "effect": "ask", "match": {"tool": "zoo:*"}, "ask": {"channels": [channel]}}]);
+    let (_stage, tenant, upstream) = asking(&[], rule("inbox")).await;
+    let agent = tenant.agent().await;
+    call(client(&agent), "writer", ARGS, "").await.refused("consent_pending");
+    set(&tenant, rule("elicitation")).await;
+    let other = tenant.agent().await;
+    call(Mcp::modern(&other), "writer", ARGS, "").await.refused("consent_undeliverable");
+    let (_, state) = question(&other).await;
+    // an answer that comes after the rule has changed is not enough for it
+    set(&tenant, rule("inbox")).await;
+    let allow = answer(&accept("allow_once"), &state);
+    call(client(&other), "writer", ARGS, &allow).await.refused("consent_pending");
+    set(&tenant, rule("elicitation")).await;
+    call(client(&other), "writer", ARGS, &allow).await.ok();
+    assert_eq!(upstream.counts().calls, 1);
+}
+
+#[tokio::test]
 async fn somebody_else_is_first() {
     let (_stage, tenant, upstream) = asking(&[], json!([])).await;
     let (agent, approver) = (tenant.agent().await, tenant.approver().await);
@@ -177,10 +196,12 @@ async fn later_rounds_of_a_call_ask_nobody_and_run_once_each() {
     let next = |state: String| format!(r#","inputResponses":{who},"requestState":"{state}""#);
     let again = next(state_of(&first));
     let second = call(client(&agent), "twice", "{}", &again).await;
+    call(client(&agent), "twice", "{}", &again).await.refused("consent_lapsed");
+    assert_eq!(upstream.counts().calls, 2, "a round that ran, while the next one may run");
     call(client(&agent), "twice", "{}", &next(state_of(&second))).await.ok();
     settle(json!("succeeded"), SOON, || state(&agent, &id)).await;
     assert_eq!(upstream.counts().calls, 3);
-    // a round that ran does not run once more
+    // nor does a round that ran run once more
     call(client(&agent), "twice", "{}", &again).await.refused("consent_lapsed");
     assert_eq!(upstream.counts().calls, 3);
     assert_eq!(agent.items("/api/v1/consent").await.len(), 1);

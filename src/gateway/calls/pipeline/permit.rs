@@ -1,5 +1,7 @@
 //! Permissions of persons, as calls use them up: right before the call is sent, when its record is committed.
 
+use ulid::Ulid;
+
 use super::checks::Checked;
 use super::checks::tool::CheckedTool;
 use super::outcome::CallOutcome;
@@ -38,12 +40,13 @@ impl Calls {
         attempt: &Attempt,
         checked: &Checked,
         used: Option<UsedPermit>,
+        record: Ulid,
         (concluded, was_sent): (&Result<CallOutcome, Refusal>, bool),
     ) {
         let (Some(used), Checked::Tool(call)) = (used, checked) else { return };
         match concluded {
             // before the caller can come back
-            Ok(CallOutcome::InputRequired { .. }) => self.consent.keep(attempt, used).await,
+            Ok(CallOutcome::InputRequired { .. }) => self.consent.keep(attempt, used, record).await,
             _ => self.consent.finish(attempt, used, &call.as_consent(), state_of(concluded, was_sent)),
         }
     }

@@ -18,7 +18,7 @@ use crate::domain::risk::{Risk, RiskFacts, Sensitivity, TrustTier};
 use crate::domain::rounds::RoundConsent;
 use crate::gateway::calls::Calls;
 use crate::gateway::catalog::Tool;
-use crate::gateway::consent::{AskRequest, AskResult, PendingAsk, Permit};
+use crate::gateway::consent::{AskRequest, AskResult, PendingAsk, Permit, may_answer_in_band};
 use crate::gateway::log::Attempt;
 use crate::gateway::tenants::Caller;
 
@@ -133,12 +133,17 @@ impl Calls {
         reachable(&call.tool.server)?;
         match (decision.ruling, opened.consent) {
             // also where nobody would ask any more: the permission must come to its end
-            (_, Some(RoundConsent::Used(id))) => Ok(PolicyStep::Done(Some(Permit::of_earlier_round(id)))),
+            (_, Some(RoundConsent::Used { id, after })) => {
+                Ok(PolicyStep::Done(Some(Permit::of_earlier_round(id, after))))
+            }
             (Ruling::Asked, asked) => {
-                if let (Some(RoundConsent::Asked(id)), Some(answer)) = (asked, &opened.answer) {
+                let terms = decision.ask.unwrap_or_else(AskTerms::strictest);
+                if let (Some(RoundConsent::Asked(id)), Some(answer)) = (asked, &opened.answer)
+                    && may_answer_in_band(&terms)
+                {
                     self.consent.answer(attempt, id, answer).await?;
                 }
-                self.ask_person(attempt, call, facts, &verdict).await
+                self.ask_person(attempt, call, facts, (&verdict, terms, opened.has_forms(caller))).await
             }
             (
                 Ruling::Allowed | Ruling::WouldAsk | Ruling::WouldDeny | Ruling::Delegated | Ruling::Denied,
@@ -153,7 +158,7 @@ impl Calls {
         attempt: &Attempt,
         call: &CheckedTool,
         facts: &Facts,
-        verdict: &PolicyVerdict,
+        (verdict, terms, has_forms): (&PolicyVerdict, AskTerms, bool),
     ) -> Result<PolicyStep, Refusal> {
         let tenant = attempt.caller.tenant_id().0;
         let subject = PolicySubject::of(attempt, call, facts);
@@ -161,9 +166,9 @@ impl Calls {
         let agent = facts.intent.reason.as_deref();
         let reason = || AskReason::new(&subject.facts(), verdict.risk, agent, author);
         let reason = self.upstreams.aside(tenant, call.arguments.len(), reason).await;
-        let terms = verdict.decision.ask.unwrap_or_else(AskTerms::strictest);
         let rule = verdict.decision.rule.clone();
-        let asked = self.consent.ask(AskRequest { attempt, call: call.as_consent(), reason, terms, rule });
+        let asked =
+            self.consent.ask(AskRequest { attempt, call: call.as_consent(), reason, terms, rule, has_forms });
         Ok(match asked.await? {
             AskResult::Granted(permit) => PolicyStep::Done(Some(permit)),
             AskResult::Pending(ask) => PolicyStep::Ask(ask),

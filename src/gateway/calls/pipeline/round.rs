@@ -19,6 +19,7 @@ use crate::gateway::clock;
 use crate::gateway::consent::PendingAsk;
 use crate::gateway::log::Attempt;
 use crate::gateway::rounds::{Carried, Whose};
+use crate::gateway::tenants::Caller;
 use crate::upstream;
 
 /// Warning in the record of a request that a server answered with a question.
@@ -62,6 +63,13 @@ pub(super) struct Asking<'a> {
 }
 
 impl OpenedRound {
+    /// Returns whether a person at the caller's client can be asked about the call. A call that has run in part carries the
+    /// answers to its server, which would be lost.
+    pub(super) fn has_forms(&self, caller: &Caller) -> bool {
+        let has_forms = self.capabilities.as_ref().is_some_and(Capabilities::has_forms);
+        has_forms && caller.settings.in_band_answers && !self.is_under_way
+    }
+
     /// Returns whether the state, if any, is still bound to this request.
     pub(super) fn is_of(&self, digest: impl FnOnce() -> [u8; 32]) -> bool {
         self.digest.is_none_or(|known| known == digest())
@@ -110,7 +118,7 @@ impl Calls {
         let digest = digest();
         let state = self.options.rounds.open(whose(attempt), &digest, &text, clock::now());
         let State { first, consent, own, .. } = state.ok_or(InvalidState)?;
-        let is_under_way = !own.is_empty() || matches!(consent, Some(RoundConsent::Used(_)));
+        let is_under_way = !own.is_empty() || matches!(consent, Some(RoundConsent::Used { .. }));
         if is_under_way {
             round.members.extend(responses.map(|raw| ("inputResponses", raw)));
         }
@@ -152,7 +160,7 @@ impl Calls {
             return Ok(CallOutcome::InputRequired { raw, state: None });
         }
         let own = asked.state.clone().and_then(|range| text.get(range)).unwrap_or_default();
-        let consent = consent.map(RoundConsent::Used);
+        let consent = consent.map(|id| RoundConsent::Used { id, after: record });
         let carried = Carried { first: opened.first.unwrap_or(record), consent, own };
         let sealed = self.options.rounds.seal(whose(attempt), &digest(), carried, clock::now());
         let sealed = sealed.ok_or_else(|| unasked("its question could not be sealed"))?;
@@ -168,7 +176,7 @@ impl Calls {
     }
 
     /// Returns the gateway's own question to the person at the caller's client, if that can be asked about a request that
-    /// waits: `None` for a client without forms, and for a call that has run in part.
+    /// waits.
     pub(super) fn question(
         &self,
         attempt: &Attempt,
@@ -177,9 +185,7 @@ impl Calls {
         record: Ulid,
         digest: impl FnOnce() -> [u8; 32],
     ) -> Option<CallOutcome> {
-        let has_forms = opened.capabilities.as_ref().is_some_and(Capabilities::has_forms);
-        let may_answer = attempt.caller.settings.in_band_answers && ask.is_for_client();
-        if !has_forms || !may_answer || opened.is_under_way {
+        if !ask.is_in_band {
             return None;
         }
         let consent = Some(RoundConsent::Asked(ask.view.row.id));
