@@ -57,7 +57,7 @@ pub struct Settings {
     /// Treatment of calls that no rule of a policy matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_mode: Option<PolicyMode>,
-    /// Whether the client that calls may answer permission requests; false for robots, whose client answers by itself.
+    /// True if the client that calls may answer permission requests; false for robots, whose client answers by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_band_answers: Option<bool>,
     /// Operation types for which the client's host asks its user by itself.

@@ -1,7 +1,7 @@
 //! Permission requests: asking a person before a call runs, and the answers (behaviour, section 10).
 //!
-//! One row is the truth on all replicas. Whoever asks again gets the outcome; a permission is used up right before its call
-//! is sent, and only then. Nothing here runs for calls that the policy allows.
+//! Each request is a row, the same for all replicas. A repeated call gets the outcome; a permission is used up right before
+//! its call is sent, and only then. Nothing here runs for calls that the policy allows.
 
 mod ask;
 mod call;

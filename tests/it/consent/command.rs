@@ -1,4 +1,4 @@
-//! The same on the command line.
+//! Permission requests and grants on the command line.
 
 use serde_json::json;
 

@@ -18,7 +18,7 @@ async fn asking(settings: &[(&str, &str)], rules: Value) -> (Stage, Tenant, Upst
     asking_of(settings, rules, upstream::zoo()).await
 }
 
-/// The same with these tools.
+/// A tenant with a server of these tools, whose every call asks; rules come first.
 async fn asking_of(settings: &[(&str, &str)], rules: Value, tools: Vec<Tool>) -> (Stage, Tenant, Upstream) {
     let stage = Stage::with(settings).await;
     let tenant = stage.tenant("acme").await;

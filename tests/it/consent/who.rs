@@ -1,4 +1,4 @@
-//! Who sees and who decides.
+//! Roles and persons that see permission requests and decide them.
 
 use serde_json::{Value, json};
 

@@ -34,7 +34,7 @@ async fn set(tenant: &Tenant, mode: &str, rules: Value) -> Value {
     put(&tenant.platform, "/policy", &body).await.expect(200)
 }
 
-/// What comes of a call, as a code.
+/// Outcome of a call, as a code.
 async fn code(api: &Api, variant: &str, tool: &str) -> String {
     Mcp::bare(api).run(variant, &format!("zoo:{tool}"), &json!({})).await.code()
 }
