@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use http::Method;
 use serde_json::{Value, json};
 
 use crate::load::{self, Door};
@@ -247,14 +248,27 @@ impl<'a> Api<'a> {
         self.post(Some(tenant), path, &json!({})).await.map(drop)
     }
 
+    /// Puts a document of a tenant in place.
+    ///
+    /// # Errors
+    /// If the gateway refuses.
+    pub async fn put(&self, tenant: &str, path: &str, body: &Value) -> Result<()> {
+        self.send(Method::PUT, Some(tenant), path, body).await.map(drop)
+    }
+
     async fn post(&self, tenant: Option<&str>, path: &str, body: &Value) -> Result<Value> {
-        let mut request = self.http.post(format!("{}{path}", self.base)).header("X-API-Key", &self.key);
+        self.send(Method::POST, tenant, path, body).await
+    }
+
+    async fn send(&self, method: Method, tenant: Option<&str>, path: &str, body: &Value) -> Result<Value> {
+        let url = format!("{}{path}", self.base);
+        let mut request = self.http.request(method.clone(), url).header("X-API-Key", &self.key);
         if let Some(tenant) = tenant {
             request = request.header("X-Tenant", tenant);
         }
         let answer = request.json(body).send().await?;
         let (status, text) = (answer.status(), answer.text().await?);
-        ensure!(status.is_success(), "POST {path}: {status}: {text}");
-        serde_json::from_str(&text).with_context(|| format!("POST {path}: {text}"))
+        ensure!(status.is_success(), "{method} {path}: {status}: {text}");
+        serde_json::from_str(&text).with_context(|| format!("{method} {path}: {text}"))
     }
 }

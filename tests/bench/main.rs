@@ -3,7 +3,8 @@
 //!
 //! Everything stays on the loopback. Every answer is checked, a wrong one ends the run. With words as arguments
 //! only the rows whose name contains one of them are run; `soak` is the long run that looks at memory, `log` the one that
-//! reads millions of activity records, `telemetry` the one that compares gateways with and without traces.
+//! reads millions of activity records, `telemetry` the one that compares gateways with and without traces, `permissions` the
+//! one that compares tenants with and without rules and pending requests.
 
 mod agentgateway;
 mod attackers;
@@ -24,10 +25,12 @@ mod listeners;
 mod load;
 mod log;
 mod nginx;
+mod permissions;
 mod postgres;
 mod process;
 mod report;
 mod rows;
+mod side;
 mod sink;
 mod soak;
 mod telemetry;
@@ -142,6 +145,12 @@ async fn run(filter: &[String]) -> Result<()> {
         let postgres = Postgres::find(&data_dir)?;
         let tables = telemetry::run(&postgres.url, &data_dir, &keys.calls).await?;
         return Ok(write!(std::io::stdout(), "{tables}")?);
+    }
+    if asks_for(filter, permissions::WORD) {
+        let api = Api::new(&http, &gateway, &data_dir)?;
+        let upstream = format!("http://{}/mcp", upstream.at);
+        let tables = permissions::run(&api, &gateway, &upstream, &Postgres::find(&data_dir)?).await;
+        return Ok(write!(std::io::stdout(), "{}", tables.with_context(|| gateway.log())?)?);
     }
     let nginx = Nginx::start(&folder.path().join("nginx"), upstream.at)?;
     if nginx.is_none() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, Executor, PgConnection};
 use tokio::task::JoinSet;
 
 use crate::cpu;
@@ -59,6 +59,17 @@ impl Postgres {
         )
         .execute(&mut connection)
         .await?;
+        Ok(connection.close().await?)
+    }
+
+    /// Runs statements on a tenant's behalf; `$TENANT` in them is its id.
+    ///
+    /// # Errors
+    /// If the database refuses.
+    pub async fn run(&self, statements: &str, tenant: uuid::Uuid) -> Result<()> {
+        let mut connection = PgConnection::connect(&self.url).await?;
+        let text = statements.replace("$TENANT", &format!("'{tenant}'"));
+        connection.execute(sqlx::AssertSqlSafe(text)).await?;
         Ok(connection.close().await?)
     }
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds a release, measures it on this machine, and prints tables for docs/performance.md (eight minutes).
 # Needs PostgreSQL's programs; compares with nginx where that is installed, and with agentgateway where
-# AGENTGATEWAY names its program. `tests/bench/run.sh soak` is a long run that looks at memory (three minutes).
+# AGENTGATEWAY names its program. `tests/bench/run.sh soak` is a long run that looks at memory (six minutes).
 # `tests/bench/run.sh log` reads an activity log of 5 million records (ten minutes, 7 GB of disk).
 # `tests/bench/run.sh telemetry` compares gateways that trace nothing, a tenth and everything (one minute).
+# `tests/bench/run.sh permissions` compares tenants with and without rules and pending requests (six minutes).
 # Words choose rows by a part of their name: tests/bench/run.sh write
 # `tests/bench/run.sh attacks` has every attack run beside another tenant's calls (four minutes); ATTACK='unknown keys'
 # chooses among them by a part of their names.
