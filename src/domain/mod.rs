@@ -45,6 +45,7 @@ pub mod server;
 pub mod server_kind;
 pub mod server_url;
 pub mod settings;
+pub mod shares;
 pub mod signature;
 pub mod span;
 pub mod tenant;

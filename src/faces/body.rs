@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -168,22 +168,6 @@ async fn discard(mut body: Body) {
     // as much as there is time for
     drop(timeout(DISCARD_WAIT_MAX, read).await);
 }
-
-/// Collects an answer that the gateway made itself, up to `bytes_max` bytes.
-///
-/// # Errors
-/// [`BodyError::TooLarge`], or [`BodyError::Broken`] if a streamed answer fails.
-pub async fn whole_answer(body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
-    match Limited::new(body, bytes_max).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(BodyError::TooLarge),
-        Err(_) => Err(BodyError::Broken),
-    }
-}
-
-/// Marker in the extensions of a response whose body already holds its memory.
-#[derive(Clone, Copy)]
-pub struct Counted;
 
 /// Attaches memory of the caller's shares to a finished answer, until its last byte has been written. Answers
 /// of up to 8 KiB need none. `hold` is memory that was taken before the answer was made.

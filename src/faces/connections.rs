@@ -20,6 +20,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::domain::id::{KeyId, TenantId};
+use crate::domain::shares::{Amount, Shares, TENANT_PART};
 use crate::gateway::Caller;
 
 /// Wait for a closed connection to end, before another one is closed.
@@ -30,8 +31,6 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 const WARNED_MAX: usize = 100;
 /// Part of all connections that have a valid key from which on shares hold: a half.
 const CROWDED_PART: usize = 2;
-/// Part of all connections that one tenant holds at most, once shares hold: a quarter.
-const TENANT_PART: usize = 4;
 /// Part of its tenant's share that one API key holds at most: a half.
 const KEY_PART: usize = 2;
 
@@ -97,9 +96,7 @@ struct Counted {
     /// Connections of each holder, oldest first.
     by_holder: HashMap<Holder, BTreeMap<u64, Arc<ClientConnection>>>,
     /// Number of connections with a valid key, by tenant.
-    by_tenant: HashMap<TenantId, usize>,
-    /// Number of all connections with a valid key.
-    with_key: usize,
+    with_key: Shares<TenantId>,
     /// Time of the last warning about an address, or a tenant.
     warned_at: HashMap<Holder, Instant>,
 }
@@ -297,8 +294,7 @@ impl Counted {
         self.by_holder.entry(holder).or_default().insert(connection.id, Arc::clone(connection));
         *connection.holder() = Some(holder);
         if let Some(tenant) = holder.tenant() {
-            *self.by_tenant.entry(tenant).or_default() += 1;
-            self.with_key += 1;
+            self.with_key.take(tenant, Amount::ONE);
         }
     }
 
@@ -310,12 +306,8 @@ impl Counted {
                 same.remove();
             }
         }
-        if let Some(Entry::Occupied(mut count)) = holder.tenant().map(|tenant| self.by_tenant.entry(tenant)) {
-            self.with_key -= 1;
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
+        if let Some(tenant) = holder.tenant() {
+            self.with_key.give_back(&tenant, Amount::ONE);
         }
     }
 
@@ -324,21 +316,21 @@ impl Counted {
         let open = self.by_holder.get(&holder).map_or(0, BTreeMap::len);
         let (tenant, share) = match holder {
             Holder::Address(_) if open < rules.per_address_max => return None,
-            Holder::Key(..) if self.with_key < rules.max / CROWDED_PART => return None,
+            Holder::Key(..) if self.with_key.all().items < rules.max / CROWDED_PART => return None,
             Holder::Address(_) => return Some(self.close_oldest(|of| *of == holder)),
             Holder::Key(tenant, _) => (tenant, rules.tenant_share()),
         };
         if open >= (share / KEY_PART).max(1) {
             return Some(self.close_oldest(|of| *of == holder));
         }
-        let of_tenant = self.by_tenant.get(&tenant).copied().unwrap_or_default();
+        let of_tenant = self.with_key.of(&tenant).items;
         (of_tenant >= share).then(|| self.close_oldest(|of| of.tenant() == Some(tenant)))
     }
 
     /// Closes the oldest idle connection of the address that has the most, else of any address, else of the tenant that
     /// has the most, else of any tenant. Returns whether one was closed.
     fn close_one(&mut self) -> bool {
-        let largest = self.by_tenant.iter().max_by_key(|(_, count)| **count).map(|(tenant, _)| *tenant);
+        let largest = self.with_key.largest().copied();
         self.close_oldest(|of| of.tenant().is_none())
             || self.close_oldest(|of| of.tenant() == largest)
             || self.close_oldest(|_| true)
@@ -459,7 +451,7 @@ mod tests {
             connect(&connections, trusted).await.unwrap();
         }
         let counted = connections.counted();
-        assert_eq!((counted.by_holder.len(), counted.with_key), (1, 5));
+        assert_eq!((counted.by_holder.len(), counted.with_key.all().items), (1, 5));
         assert_eq!((connections.closed().address, connections.open()), (0, 14));
     }
 
@@ -503,7 +495,9 @@ mod tests {
             let counted = connections.counted();
             let mut holders: Vec<Holder> = counted.by_holder.keys().copied().collect();
             holders.sort_by_key(|holder| holder.tenant());
-            assert_eq!(counted.with_key, counted.by_tenant.values().sum::<usize>());
+            let keys: usize =
+                holders.iter().filter_map(Holder::tenant).map(|t| counted.with_key.of(&t).items).sum();
+            assert_eq!(counted.with_key.all().items, keys);
             holders
         };
         assert!(first.begin_request() && trusted.begin_request());

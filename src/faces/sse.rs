@@ -1,8 +1,5 @@
 //! Server-sent events of all faces: format, bounds on open streams, and when a stream must end.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -16,6 +13,7 @@ use tokio::time::Instant;
 use super::Faces;
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::measure::Count;
+use crate::domain::shares::{Amount, Shares};
 use crate::domain::text_enum::text_enum;
 use crate::gateway::{Caller, Gateway};
 
@@ -53,9 +51,9 @@ pub struct Streams {
 
 #[derive(Debug, Default)]
 struct Open {
-    by_key: HashMap<Option<KeyId>, usize>,
+    by_key: Shares<Option<KeyId>>,
     /// Streams by tenant, without those of the bootstrap key.
-    by_tenant: HashMap<TenantId, usize>,
+    by_tenant: Shares<TenantId>,
 }
 
 /// Reason why another stream is refused.
@@ -84,43 +82,32 @@ impl Streams {
 
     fn take(&self, caller: &Caller, key_max: usize) -> Result<(), TooManyStreams> {
         let mut open = self.open.lock();
-        let of_key = open.by_key.get(&caller.key).copied().unwrap_or_default();
-        if of_key >= key_max {
+        if open.by_key.of(&caller.key).items >= key_max {
             return Err(TooManyStreams::Key(key_max));
         }
         let tenant = caller.tenant_id();
-        let of_tenant = open.by_tenant.get(&tenant).copied().unwrap_or_default();
+        let of_tenant = open.by_tenant.of(&tenant).items;
         if let Some(max) = caller.tenant_streams_max().filter(|max| of_tenant >= *max) {
             return Err(TooManyStreams::Tenant(max));
         }
-        open.by_key.insert(caller.key, of_key + 1);
+        open.by_key.take(caller.key, Amount::ONE);
         if caller.key.is_some() {
-            open.by_tenant.insert(tenant, of_tenant + 1);
+            open.by_tenant.take(tenant, Amount::ONE);
         }
         Ok(())
     }
 
     fn give_back(&self, caller: &Caller) {
         let mut open = self.open.lock();
-        less(&mut open.by_key, caller.key);
+        open.by_key.give_back(&caller.key, Amount::ONE);
         if caller.key.is_some() {
-            less(&mut open.by_tenant, caller.tenant_id());
+            open.by_tenant.give_back(&caller.tenant_id(), Amount::ONE);
         }
     }
 
     /// Returns the number of streams that a tenant's keys hold open on this replica.
     pub(super) fn of_tenant(&self, tenant: TenantId) -> usize {
-        self.open.lock().by_tenant.get(&tenant).copied().unwrap_or_default()
-    }
-}
-
-/// Decrements a count, and removes it at 0.
-fn less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, of: K) {
-    if let Entry::Occupied(mut count) = counts.entry(of) {
-        *count.get_mut() -= 1;
-        if *count.get() == 0 {
-            count.remove();
-        }
+        self.open.lock().by_tenant.of(&tenant).items
     }
 }
 

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use crate::domain::id::TenantId;
-
-/// Divisor of a tenant's share of the bytes and of the entries: a quarter.
-const TENANT_SHARE: usize = 4;
+use crate::domain::shares::TENANT_PART;
 
 /// A key that belongs to a tenant.
 pub(super) trait Owned {
@@ -57,7 +55,7 @@ impl<K: Clone + Eq + Hash + Owned, V> Kept<K, V> {
 
     /// Returns the most bytes that one tenant's entries may take together.
     pub(super) fn tenant_max(&self) -> usize {
-        self.bytes_max / TENANT_SHARE
+        self.bytes_max / TENANT_PART
     }
 
     /// Returns the bytes of all entries together.
@@ -95,7 +93,7 @@ impl<K: Clone + Eq + Hash + Owned, V> Kept<K, V> {
         // a concurrent request may have added the same entry
         let mut gone: Vec<V> = self.remove(&key).into_iter().collect();
         while self.tenants.get(&tenant).is_some_and(|own| {
-            own.bytes + bytes > self.tenant_max() || own.by_use.len() >= self.entries_max / TENANT_SHARE
+            own.bytes + bytes > self.tenant_max() || own.by_use.len() >= self.entries_max / TENANT_PART
         }) {
             gone.extend(self.remove_oldest(Some(tenant)));
         }

@@ -254,10 +254,10 @@ fn read(caller: &Caller, tool: Managing, arguments: &str) -> Result<(ManagedAct,
             "name" => asked.server = Some(needed(&members, name)?),
             "tool" => asked.tool = Some(needed(&members, name)?),
             "prompt" => asked.prompt = Some(needed(&members, name)?),
-            "uri" => asked.query.push((*name, needed(&members, name)?)),
+            "uri" => asked.params.push((*name, needed(&members, name)?)),
             "list" => {}
-            "limit" => asked.query.extend(number(&members, name)?.map(|value| (*name, value))),
-            _ => asked.query.extend(text(&members, name)?.map(|value| (*name, value))),
+            "limit" => asked.params.extend(number(&members, name)?.map(|value| (*name, value))),
+            _ => asked.params.extend(text(&members, name)?.map(|value| (*name, value))),
         }
     }
     // arguments of another form of the operation are refused in this one, unless they are null
@@ -310,7 +310,7 @@ fn needed(members: &[Member<'_>], name: &str) -> Result<String, NotDone> {
     text.ok_or_else(|| invalid(name, &format!("{name} is needed")))
 }
 
-/// Reads a whole number, as text for a query. JSON schemas take 5.0 for the integer 5.
+/// Reads a whole number, as the text of a parameter. JSON schemas take 5.0 for the integer 5.
 fn number(members: &[Member<'_>], name: &str) -> Result<Option<String>, NotDone> {
     let Some(raw) = raw(members, name) else { return Ok(None) };
     let number = raw.parse::<f64>().ok().filter(|number| number.fract() == 0.0 && number.is_finite());

@@ -11,10 +11,9 @@ use super::exchange::Exchange;
 use super::fields::clip;
 use super::fields::unknown;
 use super::params::Params;
-use super::show::RestAnswer;
+use super::show::{RestAnswer, RouteAnswer};
 use crate::domain::json::Member;
 use crate::domain::operation::Variant;
-use crate::faces::body::Counted;
 use crate::faces::wire::call::{ARGUMENTS, read};
 use crate::faces::wire::error::json_response;
 use crate::faces::wire::headers::WARNING;
@@ -32,7 +31,7 @@ pub(super) async fn run(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     let outcome = exchange.gateway().calls.run(exchange.attempt.clone(), request, CancelBy::Nothing);
     let outcome = outcome.await;
     exchange.span.called(&outcome);
-    render(outcome, exchange.request_id())
+    render(outcome, exchange.request_id()).map(RouteAnswer::Ready)
 }
 
 fn request(exchange: &Exchange) -> Result<(Variant, ToolRequest), RestError> {
@@ -60,7 +59,6 @@ fn render(outcome: CallOutcome, request_id: Option<&str>) -> Result<Response, Re
     match outcome {
         CallOutcome::Result { raw, warning, .. } => {
             let mut response = json_response(StatusCode::OK, raw);
-            response.extensions_mut().insert(Counted);
             if let Some(value) = warning.and_then(|text| header_safe(&text)) {
                 // over MCP it stands in `_meta`; here the body is the upstream's, untouched
                 response.headers_mut().insert(WARNING, value);

@@ -12,7 +12,7 @@ use super::exchange::Exchange;
 use super::fields::Nulls;
 use super::params::{ParamNames, Params};
 use super::show;
-use super::show::RestAnswer;
+use super::show::{RestAnswer, RouteAnswer};
 use crate::domain::activity::Source;
 use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia};
 use crate::domain::id::{KeyId, split_canonical};
@@ -191,5 +191,5 @@ pub(super) async fn grants(exchange: Arc<Exchange>, params: Params) -> RestAnswe
 pub(super) async fn revoke(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     exchange.gateway().consent.revoke_grant(exchange.caller(), id(&exchange, "grant")?).await?;
-    Ok(show::nothing())
+    Ok(RouteAnswer::Nothing)
 }

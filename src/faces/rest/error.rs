@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::domain::operation::{OperationType, Variant};
 use crate::domain::refusal::{Class, Code, Refusal};
-use crate::faces::body::{BodyError, Counted};
+use crate::faces::body::BodyError;
 use crate::faces::wire::error::{json_response, render};
 use crate::gateway::{GatewayError, MemoryPurpose, Refused, overloaded};
 
@@ -184,9 +184,7 @@ pub(super) fn upstream(raw: &Bytes, request_id: Option<&str>) -> Result<Response
     let text = serde_json::to_string(&Envelope { error: body }).map_err(RestError::unshowable)?;
     // holds the upstream's memory while the answer waits for a slow client
     let kept = Bytes::from_owner(Sharing { text, _share: raw.clone() });
-    let mut response = json_response(StatusCode::BAD_GATEWAY, kept);
-    response.extensions_mut().insert(Counted);
-    Ok(response)
+    Ok(json_response(StatusCode::BAD_GATEWAY, kept))
 }
 
 /// Text that keeps the memory of the answer it was made of, which counts in the tenant's share.

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::error::RestError;
 use super::exchange::Exchange;
 use super::params::Params;
-use super::show::RestAnswer;
+use super::show::{RestAnswer, RouteAnswer};
 use crate::faces::sse::{OpenStream, StreamKind, event_stream};
 use crate::gateway::{Listening, ServerState, ServerStates};
 
@@ -49,7 +49,7 @@ pub(super) async fn get(exchange: Arc<Exchange>, _params: Params) -> RestAnswer 
     let open = exchange.open_stream(StreamKind::Events)?;
     let listening = exchange.gateway().tenants.follow_servers(exchange.caller_handle()).await?;
     let state = Following { open, listening, told: None };
-    Ok(event_stream(Body::from_stream(stream::unfold(state, Following::step))))
+    Ok(RouteAnswer::Ready(event_stream(Body::from_stream(stream::unfold(state, Following::step)))))
 }
 
 struct Following {

@@ -4,29 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{FromRequestParts, RawPathParams, Request};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
-use http_body::Body as _;
-use http_body_util::BodyExt;
 use parking_lot::Mutex;
 
 use super::error::RestError;
 use super::fields::{Fields, Nulls};
+use super::params::{ParamNames, Params};
 use super::place::TenantPlaces;
-use super::show::RestAnswer;
+use super::show::{RestAnswer, RouteAnswer};
 use super::span::RequestSpan;
 use crate::domain::activity::Source;
 use crate::domain::id::TenantId;
 use crate::domain::json::{self, JsonFault, Member};
-use crate::faces::body::{BodyError, Counted, hold_answer, read_body};
+use crate::faces::body::{BodyError, hold_answer, read_body};
 use crate::faces::request::RequestId;
 use crate::faces::sse::{OpenStream, StreamKind, TooManyStreams};
+use crate::faces::wire::error::json_response;
 use crate::faces::wire::headers::{CLI, SOURCE};
 use crate::faces::{Faces, wire};
-use crate::gateway::{
-    Attempt, Caller, FREE_BYTES_MAX, Gateway, GatewayError, MemoryHold, MemoryPurpose, overloaded,
-};
+use crate::gateway::{Attempt, Caller, Gateway, GatewayError, MemoryHold, MemoryPurpose, overloaded};
 
 /// Longest wait of an answer for memory, before it is made.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -39,7 +37,7 @@ pub(super) struct Exchange {
     /// Path below `/api/v1`, as received.
     pub(super) path: String,
     segments: Vec<(String, String)>,
-    query: Option<String>,
+    query: Query,
     headers: HeaderMap,
     body: Result<Bytes, BodyError>,
     /// Memory taken for the answer before it is made; `None` if none was taken.
@@ -48,14 +46,22 @@ pub(super) struct Exchange {
     pub(super) span: RequestSpan,
 }
 
+/// Parameters of a request.
+enum Query {
+    /// Raw query of an HTTP request.
+    Raw(Option<String>),
+    /// Names and values of a management tool's arguments.
+    Given(Vec<(&'static str, String)>),
+}
+
 /// Parts of a request that a management tool makes, without HTTP.
 pub(super) struct Inward {
-    /// Path below `/api/v1`, as in [`Exchange::path`].
+    /// Path below `/api/v1` for the record, as in [`Exchange::path`].
     pub(super) path: String,
-    /// Parts of the path by name, decoded.
+    /// Names that the act is about, by the part of the path that they are in a route.
     pub(super) segments: Vec<(String, String)>,
-    /// Raw query.
-    pub(super) query: Option<String>,
+    /// Parameters, each once.
+    pub(super) params: Vec<(&'static str, String)>,
     /// Body of the request; empty if there is none.
     pub(super) body: Bytes,
 }
@@ -63,7 +69,8 @@ pub(super) struct Inward {
 impl Exchange {
     /// Creates an exchange without an HTTP request, for an attempt that came by another face.
     pub(super) fn inward(faces: Arc<Faces>, attempt: Attempt, inward: Inward) -> Exchange {
-        let Inward { path, segments, query, body } = inward;
+        let Inward { path, segments, params, body } = inward;
+        let query = Query::Given(params);
         let (headers, span) = (HeaderMap::new(), RequestSpan::default());
         let memory = Mutex::default();
         Exchange { faces, attempt, path, segments, query, headers, body: Ok(body), memory, span }
@@ -100,7 +107,7 @@ impl Exchange {
             attempt,
             path: parts.uri.path().to_owned(),
             segments: segments.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-            query: parts.uri.query().map(str::to_owned),
+            query: Query::Raw(parts.uri.query().map(str::to_owned)),
             headers: parts.headers,
             body,
             memory: Mutex::default(),
@@ -157,9 +164,23 @@ impl Exchange {
         self.faces.streams.of_tenant(tenant)
     }
 
-    /// Returns the raw query.
-    pub(super) fn query(&self) -> Option<&str> {
-        self.query.as_deref()
+    /// Reads the parameters, each of them one of `names`.
+    ///
+    /// # Errors
+    /// The first parameter that is unknown, repeated, empty or malformed.
+    pub(super) fn params(&self, names: ParamNames) -> Result<Params, GatewayError> {
+        match &self.query {
+            Query::Raw(query) => Params::parse(query.as_deref(), names),
+            Query::Given(params) => Params::of(params, names),
+        }
+    }
+
+    /// Returns the query of an HTTP request as received.
+    pub(super) fn raw_query(&self) -> Option<&str> {
+        match &self.query {
+            Query::Raw(query) => query.as_deref(),
+            Query::Given(_) => None,
+        }
     }
 
     /// Returns the id of the request, for its response.
@@ -239,24 +260,23 @@ impl Exchange {
         Ok(())
     }
 
-    /// Attaches to an answer the memory that it holds until it has been written. Streams have their own bounds.
-    async fn counted(&self, answer: RestAnswer) -> RestAnswer {
+    /// Gives an answer its form. JSON holds memory until it has been written; streams have their own bounds.
+    async fn written(&self, answer: RestAnswer) -> Result<Response, RestError> {
         let memory = self.memory.lock().take();
-        let (parts, body) = answer?.into_parts();
-        let is_counted = parts.extensions.get::<Counted>().is_some();
-        let bytes = body.size_hint().exact().filter(|bytes| *bytes > FREE_BYTES_MAX as u64);
-        if is_counted || bytes.is_none() {
-            return Ok(Response::from_parts(parts, body));
+        match answer? {
+            RouteAnswer::Json(status, text) => {
+                let held = hold_answer(self.gateway(), self.caller(), memory, text).await;
+                let short = |_| GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Answer)));
+                Ok(json_response(status, held.map_err(short)?))
+            }
+            RouteAnswer::Nothing => Ok(StatusCode::NO_CONTENT.into_response()),
+            RouteAnswer::Ready(response) => Ok(response),
         }
-        let bytes = body.collect().await.map_err(RestError::unshowable)?.to_bytes();
-        let held = hold_answer(self.gateway(), self.caller(), memory, bytes).await;
-        let held = held.map_err(|_| GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Answer))))?;
-        Ok(Response::from_parts(parts, held.into()))
     }
 
     /// Returns the response for an answer.
     pub(super) async fn finish(&self, answer: RestAnswer) -> Response {
-        let answer = self.counted(answer).await;
+        let answer = self.written(answer).await;
         let (response, error) = match answer {
             Ok(response) => (response, None),
             Err(error) => (error.render(self.request_id()), Some(error)),

@@ -3,20 +3,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::StatusCode;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::error::code_of;
 use super::exchange::{Exchange, Inward};
 use super::params::{NONE, PAGE};
 use super::route::{Who, look, perform};
-use super::show::RestAnswer;
+use super::show::{RestAnswer, RouteAnswer};
 use super::{offer_pins, pins, server_logs, server_offers, server_tools, servers};
 use crate::domain::activity::RecordKind;
 use crate::domain::server_url::masked;
 use crate::domain::tenant::Action::{self, ChangeServers, SeeServers};
 use crate::faces::Faces;
-use crate::faces::body::whole_answer;
 use crate::faces::wire::credentials::without_credentials;
 use crate::faces::wire::managed::{ManagedAct, ManagedRequest, NotDone};
 use crate::gateway::{Attempt, GatewayError, RefusedAttempt};
@@ -94,15 +91,15 @@ pub(in crate::faces) async fn run(
     let gateway = Arc::clone(&faces.gateway);
     let exchange = Arc::new(exchange(Arc::clone(faces), attempt, asked));
     let answer = gateway.log.outlive(answer(act, exchange)).await;
-    let response = answer.map_err(|error| NotDone::from(error.cause()))?;
-    if response.status() == StatusCode::NO_CONTENT {
-        return Ok(Bytes::from_static(b"{}"));
+    match answer.map_err(|error| NotDone::from(error.cause()))? {
+        RouteAnswer::Json(_, text) if text.len() <= ANSWER_BYTES_MAX => Ok(text),
+        RouteAnswer::Nothing => Ok(Bytes::from_static(b"{}")),
+        // no act answers with a stream
+        RouteAnswer::Json(..) | RouteAnswer::Ready(_) => {
+            let message = "there is too much of it for one answer; ask for less, or read it by the API";
+            Err(NotDone::from(&GatewayError::Invalid { field: None, message: message.to_owned() }))
+        }
     }
-    whole_answer(response.into_body(), ANSWER_BYTES_MAX).await.map_err(|_| {
-        let message =
-            "there is too much of it for one answer; ask for less, or read it by the API".to_owned();
-        NotDone::from(&GatewayError::Invalid { field: None, message })
-    })
 }
 
 /// Records a call that was counted, and refused before its act was run. No credential that was sent is in the record.
@@ -121,7 +118,7 @@ pub(in crate::faces) fn refused(
 }
 
 fn exchange(faces: Arc<Faces>, attempt: Attempt, asked: ManagedRequest) -> Exchange {
-    let ManagedRequest { server, tool, prompt, query: params, body } = asked;
+    let ManagedRequest { server, tool, prompt, params, body } = asked;
     let mut path = "/servers".to_owned();
     let mut segments = Vec::new();
     if let Some(server) = server {
@@ -140,14 +137,7 @@ fn exchange(faces: Arc<Faces>, attempt: Attempt, asked: ManagedRequest) -> Excha
     if let Some((_, uri)) = params.iter().find(|(name, _)| *name == "uri") {
         path.push_str(&format!("/resources/{}", masked(uri)));
     }
-    Exchange::inward(faces, attempt, Inward { path, segments, query: query(&params), body })
-}
-
-fn query(params: &[(&str, String)]) -> Option<String> {
-    let pairs =
-        params.iter().map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
-    let query = pairs.collect::<Vec<_>>().join("&");
-    (!query.is_empty()).then_some(query)
+    Exchange::inward(faces, attempt, Inward { path, segments, params, body })
 }
 
 async fn answer(act: ManagedAct, exchange: Arc<Exchange>) -> RestAnswer {

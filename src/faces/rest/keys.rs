@@ -10,7 +10,7 @@ use super::exchange::Exchange;
 use super::fields::Nulls;
 use super::params::Params;
 use super::show;
-use super::show::RestAnswer;
+use super::show::{RestAnswer, RouteAnswer};
 use crate::domain::id::KeyId;
 use crate::domain::tenant::Role;
 use crate::gateway::{GatewayError, KeyRequest};
@@ -97,7 +97,7 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> RestAnswer {
 pub(super) async fn revoke(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     exchange.gateway().tenants.revoke_key(exchange.caller(), id(&exchange)?).await?;
-    Ok(show::nothing())
+    Ok(RouteAnswer::Nothing)
 }
 
 #[cfg(test)]

@@ -29,17 +29,16 @@ impl Params {
             let message = "the query must be percent-encoded UTF-8";
             let name = decode(name)
                 .ok_or_else(|| GatewayError::Invalid { field: None, message: message.to_owned() })?;
-            let Some(known) = names.iter().find(|known| **known == name) else {
-                let name = clip(&name);
-                return Err(unknown("query parameter", &name, names));
-            };
-            let value = decode(value).filter(|value| !value.is_empty() && !value.contains('\0'));
-            let value = value.ok_or_else(|| {
-                GatewayError::invalid(*known, format!("{known} must not be empty, and percent-encoded UTF-8"))
-            })?;
-            if found.insert(*known, value).is_some() {
-                return Err(GatewayError::invalid(*known, format!("{known} is given more than once")));
-            }
+            put(&mut found, names, &name, decode(value))?;
+        }
+        Ok(Params(found))
+    }
+
+    /// Takes parameters that are decoded already, under the same rules.
+    pub(super) fn of(given: &[(&'static str, String)], names: ParamNames) -> Result<Params, GatewayError> {
+        let mut found = HashMap::new();
+        for (name, value) in given {
+            put(&mut found, names, name, Some(value.clone()))?;
         }
         Ok(Params(found))
     }
@@ -96,6 +95,26 @@ impl Params {
         let after = self.text("cursor").map(cursor::decode).transpose()?;
         Ok(CursorPage { limit, after })
     }
+}
+
+/// Adds a parameter. `value` is `None` if it could not be decoded.
+fn put(
+    found: &mut HashMap<&'static str, String>,
+    names: ParamNames,
+    name: &str,
+    value: Option<String>,
+) -> Result<(), GatewayError> {
+    let Some(known) = names.iter().find(|known| **known == name) else {
+        return Err(unknown("query parameter", &clip(name), names));
+    };
+    let value = value.filter(|value| !value.is_empty() && !value.contains('\0'));
+    let value = value.ok_or_else(|| {
+        GatewayError::invalid(*known, format!("{known} must not be empty, and percent-encoded UTF-8"))
+    })?;
+    if found.insert(*known, value).is_some() {
+        return Err(GatewayError::invalid(*known, format!("{known} is given more than once")));
+    }
+    Ok(())
 }
 
 /// Returns the value among `known` whose word is `text`.

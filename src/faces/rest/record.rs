@@ -54,7 +54,7 @@ pub(super) async fn begin_read(
     what: &'static str,
 ) -> Result<ReadUnderWay, GatewayError> {
     let server = server_of(&exchange.path, exchange.segment("name"), None);
-    let asked = asked(&exchange.path, exchange.query());
+    let asked = asked(&exchange.path, exchange.raw_query());
     let read = ReadAttempt { what, server: server.as_deref(), asked: &asked };
     exchange.gateway().log.begin_read(&exchange.attempt, &read).await
 }
@@ -65,7 +65,7 @@ pub(super) fn refused_read(exchange: &Exchange, what: &'static str, error: &Gate
         return;
     }
     let server = server_of(&exchange.path, exchange.segment("name"), None);
-    let asked = asked(&exchange.path, exchange.query());
+    let asked = asked(&exchange.path, exchange.raw_query());
     let read = ReadAttempt { what, server: server.as_deref(), asked: &asked };
     exchange.gateway().log.record_refused_read(&exchange.attempt, &read, error);
 }
@@ -80,7 +80,7 @@ pub(super) fn refused(exchange: &Exchange, kind: RecordKind, error: &GatewayErro
     let name = exchange.raw_body().and_then(|body| json::find_members(body, ["name"]).ok());
     let name = name.and_then(|[name]| name).and_then(|raw| serde_json::from_str::<String>(raw).ok());
     let message = error.to_string();
-    let body = exchange.raw_body().filter(|body| !body.is_empty()).or(exchange.query());
+    let body = exchange.raw_body().filter(|body| !body.is_empty()).or(exchange.raw_query());
     let refused = RefusedAttempt { kind, tool: name.as_deref(), body, code, message: &message };
     exchange.gateway().log.record_refused(&exchange.attempt, &refused);
 }

@@ -239,7 +239,7 @@ where
 /// Checks the role, then the query: a caller without the role learns nothing about valid queries.
 fn admit(exchange: &Exchange, who: Who, names: ParamNames) -> Result<Params, RestError> {
     authorise(exchange, who)?;
-    Ok(Params::parse(exchange.query(), names)?)
+    Ok(exchange.params(names)?)
 }
 
 fn authorise(exchange: &Exchange, who: Who) -> Result<(), GatewayError> {

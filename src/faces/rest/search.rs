@@ -6,8 +6,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::exchange::Exchange;
 use super::params::{ParamNames, Params};
-use super::show::RestAnswer;
-use crate::faces::body::Counted;
+use super::show::{RestAnswer, RouteAnswer};
 use crate::faces::body::hold_answer;
 use crate::faces::wire::error::json_response;
 use crate::faces::wire::headers::MISSING;
@@ -29,14 +28,13 @@ pub(super) async fn find(exchange: Arc<Exchange>, params: Params) -> RestAnswer 
     let json = hold_answer(exchange.gateway(), exchange.caller(), memory, found.json.into()).await;
     let json = json.map_err(|_| GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Answer))))?;
     let mut response = json_response(StatusCode::OK, json);
-    response.extensions_mut().insert(Counted);
     // names of servers are plain ASCII
     if let Some(names) =
         HeaderValue::from_str(&found.missing.join(",")).ok().filter(|names| !names.is_empty())
     {
         response.headers_mut().insert(MISSING, names);
     }
-    Ok(response)
+    Ok(RouteAnswer::Ready(response))
 }
 
 fn request(params: &Params) -> Result<SearchRequest, GatewayError> {

@@ -12,7 +12,7 @@ use super::exchange::Exchange;
 use super::fields::{Fields, Nulls};
 use super::params::Params;
 use super::show;
-use super::show::RestAnswer;
+use super::show::{RestAnswer, RouteAnswer};
 use crate::domain::id::is_name;
 use crate::domain::server_url::{masked, query_digest};
 use crate::domain::tenant::Action;
@@ -191,7 +191,7 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> RestAnswer {
 pub(super) async fn remove(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     exchange.gateway().servers.remove_server(exchange.caller(), name(&exchange)?).await?;
-    Ok(show::nothing())
+    Ok(RouteAnswer::Nothing)
 }
 
 pub(super) async fn enable(exchange: Arc<Exchange>) -> RestAnswer {

@@ -1,17 +1,26 @@
-//! Response bodies of handlers.
+//! Answers of handlers, which have a form on the wire only in the end: management tools take the same ones.
 
-use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::error::RestError;
-use crate::faces::wire::error::json_response;
+
+/// Answer of a handler.
+pub(super) enum RouteAnswer {
+    /// JSON text, with its status.
+    Json(StatusCode, Bytes),
+    /// Nothing to say: 204.
+    Nothing,
+    /// Response that holds its memory already: a stream, or the answer of a server.
+    Ready(Response),
+}
 
 /// Result of a handler.
-pub(super) type RestAnswer = Result<Response, RestError>;
+pub(super) type RestAnswer = Result<RouteAnswer, RestError>;
 
 /// Returns 200 with a body.
 pub(super) fn ok(body: &impl Serialize) -> RestAnswer {
@@ -23,16 +32,9 @@ pub(super) fn created(body: &impl Serialize) -> RestAnswer {
     write(StatusCode::CREATED, body)
 }
 
-/// Returns 204.
-pub(super) fn nothing() -> Response {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response
-}
-
 fn write(status: StatusCode, body: &impl Serialize) -> RestAnswer {
     let text = serde_json::to_string(body).map_err(RestError::unshowable)?;
-    Ok(json_response(status, text))
+    Ok(RouteAnswer::Json(status, text.into()))
 }
 
 /// Formats a time for the wire: RFC 3339, UTC, milliseconds.

@@ -10,7 +10,7 @@ use super::exchange::Exchange;
 use super::fields::Nulls;
 use super::params::Params;
 use super::show;
-use super::show::RestAnswer;
+use super::show::{RestAnswer, RouteAnswer};
 use crate::domain::id::is_name;
 use crate::gateway::{GatewayError, QuotaView};
 use crate::store::{Suspend, Tenant};
@@ -126,5 +126,5 @@ async fn set_suspended(exchange: &Exchange, suspend: Suspend) -> RestAnswer {
 pub(super) async fn delete(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     exchange.gateway().tenants.delete_tenant(exchange.caller(), name(&exchange)?).await?;
-    Ok(show::nothing())
+    Ok(RouteAnswer::Nothing)
 }

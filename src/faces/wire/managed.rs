@@ -52,8 +52,8 @@ pub struct ManagedRequest {
     pub tool: Option<String>,
     /// Name of the prompt, where the act is about one.
     pub prompt: Option<String>,
-    /// Parameters of a query: the part of a list, or the kind and URI of a resource.
-    pub query: Vec<(&'static str, String)>,
+    /// Parameters: the part of a list, or the kind and URI of a resource.
+    pub params: Vec<(&'static str, String)>,
     /// All other arguments, as a JSON object.
     pub body: Bytes,
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::domain::backoff::Backoff;
 use crate::domain::id::{ServerId, TenantId};
+use crate::domain::shares::{Amount, Shares, TENANT_PART};
 use crate::store::DueServer;
 
 /// Backoff after the first failure; doubles with each further one.
@@ -183,17 +184,21 @@ impl Entry {
     }
 }
 
+/// Divisor of the slots for servers whose last listings did not all work, which may take a half. A tenant's part of them
+/// is a quarter.
+const UNSTEADY_PART: usize = 2;
+
 /// Use of the slots by tenants.
 struct Places {
-    all: usize,
-    taken: usize,
-    unsteady: usize,
-    by_tenant: HashMap<TenantId, (usize, usize)>,
+    capacity: Amount,
+    taken: Shares<TenantId>,
+    unsteady: Shares<TenantId>,
 }
 
 impl Places {
     fn of<'a>(running: impl Iterator<Item = &'a Entry>, all: usize) -> Places {
-        let mut places = Places { all, taken: 0, unsteady: 0, by_tenant: HashMap::new() };
+        let capacity = Amount::items(all);
+        let mut places = Places { capacity, taken: Shares::default(), unsteady: Shares::default() };
         for entry in running {
             places.count(entry.server.tenant, entry.unsteady > 0);
         }
@@ -201,15 +206,16 @@ impl Places {
     }
 
     fn are_taken(&self) -> bool {
-        self.taken >= self.all
+        self.taken.all().items >= self.capacity.items
     }
 
     /// Takes a slot, if the tenant may have one more of this kind.
     fn admit(&mut self, tenant: TenantId, is_unsteady: bool) -> bool {
-        let (own, own_unsteady) = self.by_tenant.get(&tenant).copied().unwrap_or_default();
-        let fits = own < (self.all / 4).max(1)
+        let has_room = |used: Amount, part| used.has_room(Amount::ONE, self.capacity, part);
+        let fits = has_room(self.taken.of(&tenant), TENANT_PART)
             && (!is_unsteady
-                || (self.unsteady < (self.all / 2).max(1) && own_unsteady < (self.all / 8).max(1)));
+                || has_room(self.unsteady.all(), UNSTEADY_PART)
+                    && has_room(self.unsteady.of(&tenant), UNSTEADY_PART * TENANT_PART));
         if fits {
             self.count(tenant, is_unsteady);
         }
@@ -217,11 +223,10 @@ impl Places {
     }
 
     fn count(&mut self, tenant: TenantId, is_unsteady: bool) {
-        self.taken += 1;
-        self.unsteady += usize::from(is_unsteady);
-        let (own, own_unsteady) = self.by_tenant.entry(tenant).or_default();
-        *own += 1;
-        *own_unsteady += usize::from(is_unsteady);
+        self.taken.take(tenant, Amount::ONE);
+        if is_unsteady {
+            self.unsteady.take(tenant, Amount::ONE);
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use super::relist::RELIST_PAGE;
 use super::{LEASE, Upkeep, report};
 use crate::domain::backoff::Backoff;
 use crate::domain::id::{ServerId, TenantId};
+use crate::domain::shares::{Amount, Shares, TENANT_PART};
 use crate::store::{Applied, DueServer, HEARTBEAT_TTL_S, ReplicaLease, RevisionKind, StoreError};
 
 /// Most streams being opened at the same time.
@@ -172,10 +173,10 @@ impl Held {
         places: usize,
         now: Instant,
     ) -> Vec<(DueServer, Backoff)> {
-        let mut taken = self.by_server.len();
-        let mut by_tenant: HashMap<TenantId, usize> = HashMap::new();
+        let capacity = Amount::items(places);
+        let mut taken = Shares::default();
         for entry in self.by_server.values() {
-            *by_tenant.entry(entry.tenant).or_default() += 1;
+            taken.take(entry.tenant, Amount::ONE);
         }
         self.is_short = false;
         let mut admitted = Vec::new();
@@ -184,12 +185,12 @@ impl Held {
             if rests || self.by_server.contains_key(&due.server) {
                 continue;
             }
-            let own = by_tenant.entry(due.tenant).or_default();
-            if taken >= places || *own >= (places / 4).max(1) {
+            let has_share = taken.of(&due.tenant).has_room(Amount::ONE, capacity, TENANT_PART);
+            if taken.all().items >= places || !has_share {
                 self.is_short = true;
                 continue;
             }
-            (taken, *own) = (taken + 1, *own + 1);
+            taken.take(due.tenant, Amount::ONE);
             let backoff = self.resting.remove(&due.server).map_or(BACKOFF, |rest| rest.backoff);
             admitted.push((due, backoff));
         }

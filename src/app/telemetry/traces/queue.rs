@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::domain::measure::Count;
+use crate::domain::shares::{Amount, Shares, TENANT_PART};
 use crate::domain::span::Span;
 use crate::domain::trace::SpanId;
 use crate::gateway::LostSpans;
@@ -17,11 +18,11 @@ use crate::gateway::LostSpans;
 pub(super) const QUEUE_SPANS_MAX: usize = 8192;
 /// Most bytes of the spans in the queue.
 pub(super) const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Most spans in the queue, and their size.
+const CAPACITY: Amount = Amount { items: QUEUE_SPANS_MAX, bytes: QUEUE_BYTES_MAX };
 /// Divisor of the queue for spans that are recorded only because a caller wants it: they take at most a half.
 const FORCED_PART: usize = 2;
-/// Divisor of the queue for one tenant's spans, once many spans wait: they take at most a quarter.
-const TENANT_PART: usize = 4;
-/// Divisor of the queue below which tenants need not keep to their share: a half.
+/// Divisor of the queue below which tenants need not keep to their share of a quarter: a half.
 const ROOMY_PART: usize = 2;
 
 /// Queue of spans, with the numbers of lost ones.
@@ -35,17 +36,9 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct Places {
-    all: Taken,
-    forced: Taken,
-    tenants: HashMap<Arc<str>, Taken>,
+    tenants: Shares<Arc<str>>,
+    forced: Amount,
     held: HashMap<SpanId, Place>,
-}
-
-/// Number and bytes of spans that take up slots, in all or of one share.
-#[derive(Clone, Copy, Debug, Default)]
-struct Taken {
-    spans: usize,
-    bytes: usize,
 }
 
 /// Slot of a waiting span.
@@ -54,22 +47,6 @@ struct Place {
     tenant: Arc<str>,
     is_forced: bool,
     bytes: usize,
-}
-
-impl Taken {
-    fn fits(self, bytes: usize, part: usize) -> bool {
-        self.spans < QUEUE_SPANS_MAX / part && self.bytes + bytes <= QUEUE_BYTES_MAX / part
-    }
-
-    fn add(&mut self, bytes: usize) {
-        self.spans += 1;
-        self.bytes += bytes;
-    }
-
-    fn give_back(&mut self, bytes: usize) {
-        self.spans = self.spans.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(bytes);
-    }
 }
 
 impl Queue {
@@ -114,23 +91,22 @@ enum Lost {
 impl Places {
     fn enter(&mut self, span: &Span) -> Result<(), Lost> {
         let (id, bytes) = (span.context.span, span.bytes());
-        if !self.all.fits(bytes, 1) {
+        let (all, more) = (self.tenants.all(), Amount::one(bytes));
+        if !all.has_room(more, CAPACITY, 1) {
             return Err(Lost::Full);
         }
         // every span has a tenant: requests without a known one are not traced
-        let name = span.tenant().unwrap_or_default();
-        let known = self.tenants.get_key_value(name).map(|(name, taken)| (Arc::clone(name), *taken));
-        let (tenant, theirs) = known.unwrap_or_else(|| (name.into(), Taken::default()));
-        let is_over = span.is_forced && !self.forced.fits(bytes, FORCED_PART);
+        let tenant: Arc<str> = span.tenant().unwrap_or_default().into();
+        let is_over = span.is_forced && !self.forced.has_room(more, CAPACITY, FORCED_PART);
         // while the queue is not half full, no tenant has to keep to its share
-        let has_share = theirs.fits(bytes, TENANT_PART) || self.all.fits(bytes, ROOMY_PART);
+        let has_share = self.tenants.of(&tenant).has_room(more, CAPACITY, TENANT_PART)
+            || all.has_room(more, CAPACITY, ROOMY_PART);
         if is_over || !has_share {
             return Err(Lost::OverShare);
         }
-        self.all.add(bytes);
-        self.tenants.entry(Arc::clone(&tenant)).or_default().add(bytes);
+        self.tenants.take(Arc::clone(&tenant), more);
         if span.is_forced {
-            self.forced.add(bytes);
+            self.forced.add(more);
         }
         // ids are random; if one occurs twice, the first span gives its slot to the second
         let place = Place { tenant, is_forced: span.is_forced, bytes };
@@ -147,15 +123,10 @@ impl Places {
     }
 
     fn give_back(&mut self, place: &Place) {
-        self.all.give_back(place.bytes);
+        let amount = Amount::one(place.bytes);
+        self.tenants.give_back(&place.tenant, amount);
         if place.is_forced {
-            self.forced.give_back(place.bytes);
-        }
-        if let Some(theirs) = self.tenants.get_mut(&place.tenant) {
-            theirs.give_back(place.bytes);
-            if theirs.spans == 0 {
-                self.tenants.remove(&place.tenant);
-            }
+            self.forced.subtract(amount);
         }
     }
 }
@@ -209,10 +180,7 @@ mod tests {
         assert_eq!(enter(&queue, 60_000, 3, "e", false), 2);
         queue.leave(ids(70_000));
         let places = queue.places.lock();
-        assert_eq!(
-            (places.all.spans, places.all.bytes, places.held.len(), places.tenants.len()),
-            (0, 0, 0, 0)
-        );
+        assert_eq!((places.tenants.all(), places.held.len()), (Amount::default(), 0));
     }
 
     #[test]
@@ -235,8 +203,8 @@ mod tests {
         assert!((1..20).contains(&entered), "{entered}");
         assert!(queue.enter(&span(20, "a", false)), "a small one finds a place");
         // the same id again
-        let before = queue.places.lock().all.bytes;
+        let before = queue.places.lock().tenants.all().bytes;
         assert!(queue.enter(&span(20, "a", false)));
-        assert_eq!(queue.places.lock().all.bytes, before);
+        assert_eq!(queue.places.lock().tenants.all().bytes, before);
     }
 }

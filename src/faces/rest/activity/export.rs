@@ -17,7 +17,7 @@ use crate::domain::text_enum::text_enum;
 use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{ParamNames, Params};
-use crate::faces::rest::show::RestAnswer;
+use crate::faces::rest::show::{RestAnswer, RouteAnswer};
 use crate::faces::sse::{OpenStream, StreamKind};
 use crate::gateway::{GatewayError, MemoryPurpose, overloaded};
 use crate::store::{ActivityFilter, ActivityRow};
@@ -98,7 +98,7 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
     };
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response.headers_mut().insert(header::CONTENT_DISPOSITION, HeaderValue::from_static(file));
-    Ok(response)
+    Ok(RouteAnswer::Ready(response))
 }
 
 /// Export under way.

@@ -18,7 +18,7 @@ use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{ParamNames, Params};
 use crate::faces::rest::place::TenantPlaces;
-use crate::faces::rest::show::RestAnswer;
+use crate::faces::rest::show::{RestAnswer, RouteAnswer};
 use crate::faces::sse::{CHECK, OpenStream, StreamKind, event_stream};
 use crate::gateway::{GatewayError, News, TailReach};
 use crate::store::{ActivityFilter, ActivityRow, Commit};
@@ -38,7 +38,7 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
     let at = seen.map_or(now, |seen| seen.min(now));
     let reach = if seen.is_some() { TailReach::Whole } else { TailReach::Recent };
     let state = Following { open, places, filter, news, at, reach, next: Next::Place };
-    Ok(event_stream(Body::from_stream(stream::unfold(state, Following::step))))
+    Ok(RouteAnswer::Ready(event_stream(Body::from_stream(stream::unfold(state, Following::step)))))
 }
 
 /// Returns the position of the last event that the client received; `None` without the header.

@@ -19,7 +19,7 @@ use crate::domain::reason::Language;
 use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::Params;
-use crate::faces::rest::show::RestAnswer;
+use crate::faces::rest::show::{RestAnswer, RouteAnswer};
 use crate::faces::sse::{CHECK, OpenStream, StreamKind, event_stream};
 use crate::gateway::{ConsentNews, ConsentView};
 use crate::store::ConsentFilter;
@@ -39,7 +39,7 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, _: Params) -> R
         told: HashMap::new(),
         look_at: Instant::now(),
     };
-    Ok(event_stream(Body::from_stream(stream::unfold(state, Following::step))))
+    Ok(RouteAnswer::Ready(event_stream(Body::from_stream(stream::unfold(state, Following::step)))))
 }
 
 struct Following {

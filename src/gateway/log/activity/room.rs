@@ -12,10 +12,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::RecordUnavailable;
 use crate::domain::id::TenantId;
+use crate::domain::shares::{Amount, Shares, TENANT_PART};
 use crate::gateway::options::ActivityLimits;
 
-/// Divisor of a tenant's share of the capacity: a quarter.
-const TENANT_SHARE: usize = 4;
 /// Longest wait of a call for capacity.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Calls of one tenant that may wait for capacity; more are refused at once.
@@ -24,23 +23,23 @@ const TENANT_WAITING_MAX: usize = 1024;
 /// Capacity of the log, and its use by tenant.
 #[derive(Debug)]
 pub(super) struct LogRoom {
-    queue: usize,
-    queue_bytes: usize,
+    capacity: Amount,
     attempt_bytes: usize,
     taken: Mutex<Taken>,
 }
 
 #[derive(Debug, Default)]
 struct Taken {
-    all: Place,
-    tenants: HashMap<TenantId, Place>,
+    records: Shares<TenantId>,
+    /// Calls that wait for the total capacity.
+    all: Queue,
+    /// Calls that wait, by tenant.
+    tenants: HashMap<TenantId, Queue>,
 }
 
-/// Use of the total capacity or of a tenant's share, with the queue for more.
+/// Queue for the total capacity or for a tenant's share.
 #[derive(Debug, Default)]
-struct Place {
-    records: usize,
-    bytes: usize,
+struct Queue {
     /// Calls that wait in this queue.
     waiting: usize,
     /// Calls of the tenant that wait, for its share or for the total.
@@ -48,22 +47,10 @@ struct Place {
     turn: Arc<Notify>,
 }
 
-impl Place {
-    fn give_back(&mut self, bytes: usize) {
-        self.records = self.records.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(bytes);
-    }
-
-    fn resize(&mut self, from: usize, to: usize) {
-        self.bytes = self.bytes.saturating_sub(from) + to;
-    }
-}
-
 impl LogRoom {
     pub(super) fn new(limits: &ActivityLimits) -> LogRoom {
         LogRoom {
-            queue: limits.queue,
-            queue_bytes: limits.queue_bytes,
+            capacity: Amount { items: limits.queue, bytes: limits.queue_bytes },
             attempt_bytes: limits.attempt_bytes,
             taken: Mutex::default(),
         }
@@ -71,48 +58,47 @@ impl LogRoom {
 
     /// Returns the number of attempts that hold a slot.
     pub(super) fn records(&self) -> usize {
-        self.taken.lock().all.records
+        self.taken.lock().records.all().items
     }
 
     /// Returns the capacity in use, in records and in bytes.
     pub(super) fn taken_now(&self) -> (usize, usize) {
-        let taken = self.taken.lock();
-        (taken.all.records, taken.all.bytes)
+        let Amount { items, bytes } = self.taken.lock().records.all();
+        (items, bytes)
     }
 
     /// Returns whether one more attempt fits into the capacity divided by `part`.
-    fn fits(&self, place: &Place, part: usize) -> bool {
-        place.records < (self.queue / part).max(1)
-            // a tenant that holds nothing always gets one slot
-            && (place.records == 0 || place.bytes + self.attempt_bytes <= self.queue_bytes / part)
+    fn fits(&self, used: Amount, part: usize) -> bool {
+        // a tenant that holds nothing always gets one slot
+        used.items == 0 || used.has_room(self.attempt(), self.capacity, part)
+    }
+
+    fn attempt(&self) -> Amount {
+        Amount::one(self.attempt_bytes)
     }
 
     /// Takes capacity for one attempt. The error names the bound that is reached.
     fn take(&self, taken: &mut Taken, tenant: TenantId) -> Result<(), Full> {
-        let theirs = taken.tenants.entry(tenant).or_default();
-        if !self.fits(theirs, TENANT_SHARE) {
+        if !self.fits(taken.records.of(&tenant), TENANT_PART) {
             return Err(Full::Share);
         }
-        if !self.fits(&taken.all, 1) {
+        if !self.fits(taken.records.all(), 1) {
             return Err(Full::Room);
         }
-        for place in [&mut taken.all, theirs] {
-            place.records += 1;
-            place.bytes += self.attempt_bytes;
-        }
+        taken.records.take(tenant, self.attempt());
         Ok(())
     }
 
     /// Wakes the next waiter in each queue that has capacity again.
     fn wake(&self, taken: &mut Taken, tenant: TenantId) {
-        if taken.all.waiting > 0 && self.fits(&taken.all, 1) {
+        if taken.all.waiting > 0 && self.fits(taken.records.all(), 1) {
             taken.all.turn.notify_one();
         }
         let Some(theirs) = taken.tenants.get(&tenant) else { return };
-        if theirs.waiting > 0 && self.fits(theirs, TENANT_SHARE) {
+        if theirs.waiting > 0 && self.fits(taken.records.of(&tenant), TENANT_PART) {
             theirs.turn.notify_one();
         }
-        if theirs.records == 0 && theirs.callers == 0 {
+        if theirs.callers == 0 {
             taken.tenants.remove(&tenant);
         }
     }
@@ -167,10 +153,7 @@ impl Slot {
     pub(super) fn resize(&mut self, bytes: usize) {
         let room = &*self.room;
         let mut taken = room.taken.lock();
-        taken.all.resize(self.bytes, bytes);
-        if let Some(theirs) = taken.tenants.get_mut(&self.tenant) {
-            theirs.resize(self.bytes, bytes);
-        }
+        taken.records.resize(&self.tenant, self.bytes, bytes);
         room.wake(&mut taken, self.tenant);
         self.bytes = bytes;
     }
@@ -180,10 +163,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let room = &*self.room;
         let mut taken = room.taken.lock();
-        taken.all.give_back(self.bytes);
-        if let Some(theirs) = taken.tenants.get_mut(&self.tenant) {
-            theirs.give_back(self.bytes);
-        }
+        taken.records.give_back(&self.tenant, Amount::one(self.bytes));
         room.wake(&mut taken, self.tenant);
     }
 }
@@ -204,15 +184,15 @@ impl<'a> Waiter<'a> {
             Ok(()) => return Ok(None),
             Err(full) => full,
         };
-        let Taken { all, tenants } = &mut *taken;
+        let Taken { all, tenants, .. } = &mut *taken;
         let theirs = tenants.entry(tenant).or_default();
         if theirs.callers >= TENANT_WAITING_MAX {
             return Err(RecordUnavailable);
         }
         theirs.callers += 1;
-        let place = if full == Full::Room { all } else { theirs };
-        place.waiting += 1;
-        Ok(Some(Waiter { room, tenant, full, turn: Arc::clone(&place.turn) }))
+        let queue = if full == Full::Room { all } else { theirs };
+        queue.waiting += 1;
+        Ok(Some(Waiter { room, tenant, full, turn: Arc::clone(&queue.turn) }))
     }
 }
 
@@ -220,11 +200,11 @@ impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let room = self.room;
         let mut taken = room.taken.lock();
-        let Taken { all, tenants } = &mut *taken;
+        let Taken { all, tenants, .. } = &mut *taken;
         if let Some(theirs) = tenants.get_mut(&self.tenant) {
             theirs.callers = theirs.callers.saturating_sub(1);
-            let place = if self.full == Full::Room { all } else { theirs };
-            place.waiting = place.waiting.saturating_sub(1);
+            let queue = if self.full == Full::Room { all } else { theirs };
+            queue.waiting = queue.waiting.saturating_sub(1);
         }
         // a wake-up that this waiter did not use goes to the next one
         room.wake(&mut taken, self.tenant);
@@ -245,8 +225,8 @@ mod tests {
 
     /// Creates a log capacity of eight attempts of 10 bytes, two per tenant.
     fn room() -> Arc<LogRoom> {
-        let (queue, queue_bytes, attempt_bytes) = (8, 80, 10);
-        Arc::new(LogRoom { queue, queue_bytes, attempt_bytes, taken: Mutex::default() })
+        let capacity = Amount { items: 8, bytes: 80 };
+        Arc::new(LogRoom { capacity, attempt_bytes: 10, taken: Mutex::default() })
     }
 
     fn tenant(number: u128) -> TenantId {
@@ -266,7 +246,8 @@ mod tests {
         // both wake-ups reach a waiter, although the first came before any of them polled
         let (first, second) = (first.await.unwrap(), second.await.unwrap());
         drop((first, second));
-        assert!(room.taken.lock().tenants.is_empty());
+        let taken = room.taken.lock();
+        assert_eq!((taken.records.all(), taken.tenants.len()), (Amount::default(), 0));
     }
 
     #[tokio::test]

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::domain::measure::Count;
+use crate::domain::shares::TENANT_PART;
 
 /// Default for the memory that all requests and answers of a replica may hold, in bytes.
 const REPLICA_BYTES_MAX: usize = 614 * 1024 * 1024;
 /// Default for the memory that requests and answers of one tenant may hold, in bytes.
 const TENANT_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Divisor of the replica's budget for one tenant, which may hold a quarter of it.
-const TENANT_PART: usize = 4;
 /// Divisor of a tenant's share for one API key, which may hold a half of it.
 const KEY_PART: usize = 2;
 /// Divisor of a share for requests, which may hold a half of it. The rest is left for answers, with which requests
