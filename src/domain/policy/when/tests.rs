@@ -116,7 +116,7 @@ fn the_worst_conditions_are_bounded() {
     let numbers =
         |count: usize, number: &str| format!(r#"{{"xs":[{}1]}}"#, format!("{number},").repeat(count - 1));
     let literal = "a".repeat(900);
-    let states = r"\p{L}{40}1";
+    let states = r"\p{L}{8}1";
     let ten =
         "args.xs + args.xs + args.xs + args.xs + args.xs + args.xs + args.xs + args.xs + args.xs + args.xs";
     let listed = format!("[{}\"b\"]", r#""a","#.repeat(150));
