@@ -63,6 +63,7 @@ impl Consent {
             key: caller.key,
             owner: caller.owner.clone(),
             person: caller.person.owner.clone(),
+            identity: caller.person.identity,
             creator: caller.person.creator,
             session: attempt.session_id.clone(),
             session_began: attempt.session_began,
