@@ -137,7 +137,8 @@ impl MayNotDecide {
                 "a key of this role may not decide permission requests; it takes one of approver, admin, platform"
             }
             MayNotDecide::SelfApproval => {
-                "nobody may allow their own call here; it takes a key of another person with role approver or admin"
+                "nobody may allow their own call here, nor that of a key that they made; it takes a key of another person \
+                 with role approver or admin. The bootstrap key makes one: mcpproxy key add --role approver --owner NAME"
             }
         }
     }

@@ -35,6 +35,10 @@ id!(
     KeyId
 );
 id!(
+    /// Id of an identity: a person whom an administrator knows under it. The gateway only compares it.
+    IdentityId
+);
+id!(
     /// Id of an upstream server. A server that is removed and added again under its name gets a new id.
     ServerId
 );

@@ -1,6 +1,6 @@
 //! Persons behind API keys: separation of duties is checked per person, not per API key.
 
-use super::id::KeyId;
+use super::id::{IdentityId, KeyId};
 
 /// Holder of an API key, as far as the gateway knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,21 +9,25 @@ pub struct Person {
     pub key: Option<KeyId>,
     /// Owner of the key, where somebody named one. An owner that defaults to the key's name is `None`.
     pub owner: Option<String>,
+    /// Identity of the person, where an administrator named one.
+    pub identity: Option<IdentityId>,
     /// The key that created this one; `None` where the bootstrap key did.
     pub creator: Option<KeyId>,
 }
 
 impl Person {
-    /// Holder of the platform's bootstrap key, a person of its own.
-    pub const PLATFORM: Person = Person { key: None, owner: None, creator: None };
+    /// Holder of the platform's bootstrap key.
+    pub const PLATFORM: Person = Person { key: None, owner: None, identity: None, creator: None };
 
-    /// Returns whether both are one person: the same key, the same owner in any case, or one created the other.
+    /// Returns whether both are one person: the same key, identity, or owner in any case, or one created the other. So the
+    /// bootstrap key is one person with each key that it created, and these are persons of their own.
     pub fn is_same_as(&self, other: &Person) -> bool {
-        let made = |one: &Person, other: &Person| one.key.is_some() && one.key == other.creator;
+        let made = |one: &Person, other: &Person| other.key.is_some() && one.key == other.creator;
         let owner = |person: &Person| person.owner.as_deref().map(folded);
         self.key == other.key
             || made(self, other)
             || made(other, self)
+            || (self.identity.is_some() && self.identity == other.identity)
             || owner(self).is_some_and(|own| Some(own) == owner(other))
     }
 }
@@ -42,7 +46,12 @@ mod tests {
 
     fn person(key: u128, owner: Option<&str>, creator: Option<u128>) -> Person {
         let id = |n| KeyId(Uuid::from_u128(n));
-        Person { key: Some(id(key)), owner: owner.map(str::to_owned), creator: creator.map(id) }
+        let owner = owner.map(str::to_owned);
+        Person { key: Some(id(key)), owner, identity: None, creator: creator.map(id) }
+    }
+
+    fn identified(identity: u128, person: Person) -> Person {
+        Person { identity: Some(IdentityId(Uuid::from_u128(identity))), ..person }
     }
 
     #[test]
@@ -56,8 +65,13 @@ mod tests {
             (&person(1, Some("Ana"), None), person(2, Some(" aNA "), None), true),
             (&person(1, Some("Straße"), None), person(2, Some("STRASSE"), None), true),
             (&person(1, Some("ana"), None), person(2, Some("eva"), None), false),
-            (&person(1, Some("ana"), None), Person::PLATFORM, false),
-            (&plain, Person::PLATFORM, false),
+            (&person(1, Some("ana"), Some(3)), Person::PLATFORM, false),
+            (&person(1, Some("ana"), None), Person::PLATFORM, true),
+            (&plain, Person::PLATFORM, true),
+            (&identified(7, plain.clone()), identified(7, person(2, None, Some(3))), true),
+            (&identified(7, plain.clone()), identified(8, person(2, None, Some(3))), false),
+            (&identified(7, plain.clone()), person(7, None, Some(3)), false),
+            (&identified(7, person(1, Some("ana"), None)), identified(8, person(2, Some("Ana"), None)), true),
             (&Person::PLATFORM, Person::PLATFORM, true),
         ] {
             assert_eq!(one.is_same_as(&other), same, "{one:?} {other:?}");

@@ -5,6 +5,7 @@
 
 mod action;
 mod key;
+mod question;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -12,9 +13,12 @@ mod texts;
 use super::log_line;
 use super::redact::{self, Preview};
 use super::risk::{Risk, RiskFacts};
+use super::text_enum::text_enum;
 pub use action::CallAction;
 pub use key::ActionKey;
 
+/// Most languages of a header that are looked at.
+const ACCEPTED_MAX: usize = 10;
 /// Longest quotation of the agent's or the author's words, in characters.
 const QUOTED_CHARS_MAX: usize = 300;
 /// Longest arguments that are shown, in bytes.
@@ -22,14 +26,16 @@ const ARGUMENTS_BYTES_MAX: usize = 2048;
 /// Longest text of others that is looked at for a quotation, in bytes.
 const QUOTED_BYTES_MAX: usize = 4096;
 
-/// Language of a reader.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Language {
-    /// English, for everybody who asks for no other.
-    #[default]
-    English,
-    /// German.
-    German,
+text_enum! {
+    /// Language of a reader; value of the setting `locale`.
+    #[derive(Default)]
+    pub enum Language {
+        /// English, for everybody who asks for no other.
+        #[default]
+        English = "en",
+        /// German.
+        German = "de",
+    }
 }
 
 impl Language {
@@ -40,6 +46,12 @@ impl Language {
             primary if primary.eq_ignore_ascii_case("de") => Some(Language::German),
             _ => None,
         }
+    }
+
+    /// Returns the language that a header `Accept-Language` asks for first; `None` if there are no texts in any.
+    pub fn accepted(header: &str) -> Option<Language> {
+        let tags = header.split(',').take(ACCEPTED_MAX);
+        tags.filter_map(|tag| Language::of_tag(tag.split(';').next()?)).next()
     }
 }
 

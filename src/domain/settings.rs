@@ -10,6 +10,7 @@ use super::glob::{self, Globs};
 use super::intent::IntentMode;
 use super::operation::OperationType;
 use super::policy::PolicyMode;
+use super::reason::Language;
 use super::text_enum::text_enum;
 use super::validation::Strictness;
 
@@ -63,6 +64,9 @@ pub struct Settings {
     /// Operation types for which the client's host asks its user by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_prompts: Option<Vec<OperationType>>,
+    /// Language in which reasons of permission requests are shown to the key, or to the tenant's keys that ask for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub locale: Option<Language>,
     /// Days after which activity records are deleted, 1 to 3650, of tenants only. The deployment's bound applies as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity_retention_days: Option<u32>,
@@ -110,7 +114,7 @@ impl Settings {
 }
 
 /// Settings that keys and tenants have.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "strict_server_validation",
     "intent_declaration",
     "unannotated_tools",
@@ -122,6 +126,7 @@ const NAMES: [&str; 11] = [
     "policy_mode",
     "in_band_answers",
     "host_prompts",
+    "locale",
 ];
 /// Longest part of an unknown name that an error repeats, in characters.
 const NAME_SHOWN_CHARS_MAX: usize = 64;
@@ -144,6 +149,7 @@ pub fn words(name: &str) -> Option<&'static [&'static str]> {
         "max_operation" => &OperationType::WORDS,
         "tool_names" => &ToolNames::WORDS,
         "policy_mode" => &PolicyMode::WORDS,
+        "locale" => &Language::WORDS,
         _ => return None,
     })
 }
@@ -224,6 +230,8 @@ pub struct Defaults {
     pub in_band_answers: bool,
     /// Default of the operation types for which the client's host asks by itself.
     pub host_prompts: Vec<OperationType>,
+    /// Default of the language in which reasons of permission requests are shown.
+    pub locale: Language,
     /// Days after which activity records are deleted (`activity.retention_days`).
     pub activity_retention_days: u32,
 }
@@ -245,6 +253,7 @@ impl Defaults {
             policy_mode: PolicyMode::Observe,
             in_band_answers: true,
             host_prompts: Vec::new(),
+            locale: Language::English,
             activity_retention_days: 90,
         }
     }
@@ -277,6 +286,10 @@ pub struct Effective {
     pub in_band_answers: bool,
     /// Operation types for which the client's host asks by itself.
     pub host_prompts: Vec<OperationType>,
+    /// Language of readers who ask for none.
+    pub locale: Language,
+    /// Language that the key's own settings name, whatever its client asks for; `None` if they name none.
+    pub own_locale: Option<Language>,
 }
 
 /// Rate limits that apply to one key, in attempts per minute; `None` is no limit. They are not part of [`Effective`],
@@ -346,7 +359,14 @@ impl Effective {
             host_prompts: innermost(&key.host_prompts, &tenant.host_prompts, &defaults.host_prompts)
                 .0
                 .clone(),
+            locale: pick(key.locale, tenant.locale, defaults.locale).0,
+            own_locale: key.locale,
         }
+    }
+
+    /// Returns the language for a reader whose client asks for `accepted`.
+    pub fn language(&self, accepted: Option<Language>) -> Language {
+        self.own_locale.or(accepted).unwrap_or(self.locale)
     }
 
     /// Returns the strictness for check 9.
@@ -454,6 +474,7 @@ pub fn read_back(key: Option<&Settings>, tenant: &Settings, defaults: &Defaults)
     overriding!(in_band_answers);
     let (list, origin) = innermost(&own.host_prompts, &tenant.host_prompts, &defaults.host_prompts);
     put("host_prompts", json!(list), origin);
+    overriding!(locale);
     let (limit, origin) = pick(None, tenant.response_limit, defaults.response_limit);
     put("response_limit", json!(limit), origin);
     let (days, origin) =

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::revisions::{self, RevisionKind};
 use super::tx::{Lane, TxAccess};
 use super::{GrantInForce, PolicyInForce, Store, StoreError, quotas};
-use crate::domain::id::{KeyId, TenantId};
+use crate::domain::id::{IdentityId, KeyId, TenantId};
 use crate::domain::quota::{OwnQuotas, Quotas};
 use crate::domain::settings::Settings;
 use crate::domain::tenant::Role;
@@ -28,6 +28,8 @@ pub struct ApiKey {
     pub owner: String,
     /// True if somebody named the owner; if not, the owner is the key's original name or role.
     pub owner_given: bool,
+    /// Identity of the person who holds the key; `None` if nobody named one.
+    pub identity_id: Option<IdentityId>,
     /// Key that created this one; `None` for the bootstrap key.
     pub created_by: Option<KeyId>,
     /// Visible start of the secret.
@@ -57,6 +59,8 @@ pub struct NewApiKey {
     pub owner: String,
     /// True if somebody named the owner.
     pub owner_given: bool,
+    /// Identity of the person who holds the key; `None` for none.
+    pub identity_id: Option<IdentityId>,
     /// Visible start of the secret.
     pub prefix: String,
     /// SHA-256 of the secret.
@@ -76,7 +80,7 @@ pub struct NewApiKey {
 macro_rules! key_columns {
     () => {
         "key_id, role, name, owner, coalesce(owner_given, owner <> name and owner <> role) as owner_given,
-             created_by, prefix, hash, created_at, expires_at, revoked_at, last_used_at, version"
+             identity_id, created_by, prefix, hash, created_at, expires_at, revoked_at, last_used_at, version"
     };
 }
 
@@ -87,6 +91,7 @@ pub(super) struct KeyRow {
     name: String,
     owner: String,
     owner_given: bool,
+    identity_id: Option<Uuid>,
     created_by: Option<Uuid>,
     prefix: String,
     hash: Vec<u8>,
@@ -110,6 +115,7 @@ impl TryFrom<KeyRow> for ApiKey {
             name: row.name,
             owner: row.owner,
             owner_given: row.owner_given,
+            identity_id: row.identity_id.map(IdentityId),
             created_by: row.created_by.map(KeyId),
             prefix: row.prefix,
             hash,
@@ -140,8 +146,9 @@ impl Store {
         quotas::check(count, quotas.keys, "keys")?;
         let row: KeyRow = sqlx::query_as(concat!(
             "insert into api_keys
-                 (tenant_id, key_id, role, name, owner, prefix, hash, expires_at, created_by, rev, owner_given)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) returning ",
+                 (tenant_id, key_id, role, name, owner, prefix, hash, expires_at, created_by, rev, owner_given,
+                  identity_id)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) returning ",
             key_columns!()
         ))
         .bind(tenant.0)
@@ -155,6 +162,7 @@ impl Store {
         .bind(new.created_by.map(|key| key.0))
         .bind(rev)
         .bind(new.owner_given)
+        .bind(new.identity_id.map(|identity| identity.0))
         .fetch_one(&mut *tx)
         .await?;
         let key = ApiKey::try_from(row)?;
@@ -208,7 +216,7 @@ impl Store {
         row.ok_or(StoreError::NotFound)?.try_into()
     }
 
-    /// Changes name, owner or expiry of a key; fields that are `None` stay as they are.
+    /// Changes name, owner, identity or expiry of a key; fields that are `None` stay as they are.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the key has another version than the patch names. [`StoreError::NotFound`] if there
@@ -225,6 +233,7 @@ impl Store {
             "update api_keys set name = coalesce($3, name), owner = coalesce($4, owner),
                  owner_given = $4 is not null or coalesce(owner_given, owner <> name and owner <> role),
                  expires_at = case when $5 then $6 else expires_at end,
+                 identity_id = case when $9 then $10 else identity_id end,
                  version = version + 1, rev = $7
              where tenant_id = $1 and key_id = $2 and ($8::bigint is null or version = $8) returning ",
             key_columns!()
@@ -237,6 +246,8 @@ impl Store {
         .bind(patch.expires_at.flatten())
         .bind(rev)
         .bind(patch.version)
+        .bind(patch.identity_id.is_some())
+        .bind(patch.identity_id.flatten().map(|identity| identity.0))
         .fetch_optional(&mut *tx)
         .await?;
         let Some(row) = row else {
@@ -323,13 +334,15 @@ fn readable(rows: Vec<KeyRow>) -> Vec<ApiKey> {
     rows.into_iter().filter_map(read).collect()
 }
 
-/// A change to a key; `None` leaves a field, `Some(None)` removes the expiry.
+/// A change to a key; `None` leaves a field, `Some(None)` removes it.
 #[derive(Clone, Debug, Default)]
 pub struct KeyPatch {
     /// New name.
     pub name: Option<String>,
     /// New owner.
     pub owner: Option<String>,
+    /// New identity of the person who holds the key; `Some(None)` for none.
+    pub identity_id: Option<Option<IdentityId>>,
     /// New expiry; `Some(None)` for a key that does not expire.
     pub expires_at: Option<Option<DateTime<Utc>>>,
     /// Version that the key must still have; `None` for any.

@@ -14,7 +14,7 @@ use super::tools::{StoredTool, ToolRow, select_tools};
 use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError, Stored, quotas};
 use crate::domain::era::Era;
-use crate::domain::id::{KeyId, ServerId, TenantId};
+use crate::domain::id::{IdentityId, KeyId, ServerId, TenantId};
 use crate::domain::person::Person;
 use crate::domain::quota::Quotas;
 use crate::domain::server::ConnectionState;
@@ -63,6 +63,8 @@ pub struct Server {
     pub adder_key: Option<Uuid>,
     /// Owner of `adder_key` when the server was added; `None` if nobody had named one.
     pub adder_owner: Option<String>,
+    /// Identity of the person who held `adder_key` when the server was added; `None` if nobody had named one.
+    pub adder_identity: Option<Uuid>,
     /// Key that created `adder_key`; `None` for the bootstrap key.
     pub adder_creator: Option<Uuid>,
     /// Time of creation.
@@ -99,6 +101,7 @@ impl Server {
             added_by: None,
             adder_key: None,
             adder_owner: None,
+            adder_identity: None,
             adder_creator: None,
             created_at: DateTime::UNIX_EPOCH,
             version: 1,
@@ -119,6 +122,7 @@ impl Server {
         (self.adder_key == self.added_by).then(|| Person {
             key: self.added_by.map(KeyId),
             owner: self.adder_owner.clone(),
+            identity: self.adder_identity.map(IdentityId),
             creator: self.adder_creator.map(KeyId),
         })
     }
@@ -130,7 +134,7 @@ macro_rules! server_columns {
          (select t.name from tenants t where t.tenant_id = servers.tenant_id) as tenant_name, enabled, quarantined, auto_approve, baselined, limits, era, connection, \
          last_ok_at, last_error,
          (select string_agg(value, '; ' order by key) from jsonb_each_text(offers_error)) as offers_error,
-         added_by, adder_key, adder_owner, adder_creator, created_at, version, rev, header_names"
+         added_by, adder_key, adder_owner, adder_identity, adder_creator, created_at, version, rev, header_names"
     };
 }
 
@@ -210,8 +214,9 @@ impl Store {
         quotas::check(count, quotas.servers, "servers")?;
         let server = sqlx::query_as(concat!(
             "insert into servers (tenant_id, server_id, name, kind, url, enabled, quarantined, auto_approve,
-                 limits, added_by, rev, header_names, command, adder_key, adder_owner, adder_creator)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $10, $14, $15) returning ",
+                 limits, added_by, rev, header_names, command, adder_key, adder_owner, adder_creator,
+                 adder_identity)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $10, $14, $15, $16) returning ",
             server_columns!()
         ))
         .bind(tenant.0)
@@ -229,6 +234,7 @@ impl Store {
         .bind(&new.command)
         .bind(&new.added_by.owner)
         .bind(new.added_by.creator.map(|key| key.0))
+        .bind(new.added_by.identity.map(|identity| identity.0))
         .fetch_one(&mut *tx)
         .await
         .map_err(|error| StoreError::from_insert(error, "servers_name", "a server of this name exists"))?;
@@ -332,6 +338,7 @@ impl Store {
                  adder_key = case when $6 then $11 else adder_key end,
                  adder_owner = case when $6 then $15 else adder_owner end,
                  adder_creator = case when $6 then $16 else adder_creator end,
+                 adder_identity = case when $6 then $17 else adder_identity end,
                  connection = case when $6 or $4 <> enabled then 'unknown' else connection end,
                  header_names = coalesce($12, case when $6 then '{}' else header_names end),
                  version = version + 1, rev = $9
@@ -356,6 +363,7 @@ impl Store {
         .bind(patch.waits_without_baseline)
         .bind(by.and_then(|by| by.owner.as_deref()))
         .bind(by.and_then(|by| by.creator).map(|key| key.0))
+        .bind(by.and_then(|by| by.identity).map(|identity| identity.0))
         .fetch_optional(&mut *tx)
         .await?;
         let updated = updated.ok_or(StoreError::Conflict("the server changed since that version"))?;

@@ -15,6 +15,7 @@ use crate::domain::annotations::Unannotated;
 use crate::domain::intent::IntentMode;
 use crate::domain::operation::OperationType;
 use crate::domain::policy::PolicyMode;
+use crate::domain::reason::Language;
 use crate::domain::settings::{Defaults, ToolNames};
 
 /// Settings of the listeners.
@@ -95,6 +96,7 @@ pub(super) struct DefaultsSection {
     policy_mode: PolicyMode,
     in_band_answers: bool,
     host_prompts: Vec<OperationType>,
+    locale: Language,
     /// Taken from `activity.retention_days`.
     #[serde(skip)]
     activity_retention_days: u32,

@@ -109,16 +109,20 @@ fn who_may_decide() {
     let person = |key: u128, owner: Option<&str>| Person {
         key: Some(KeyId(Uuid::from_u128(key))),
         owner: owner.map(str::to_owned),
-        creator: None,
+        identity: None,
+        creator: Some(KeyId(Uuid::from_u128(9))),
     };
     let requester = person(1, Some("ana"));
     let (own, same, other) = (person(1, Some("ana")), person(2, Some("ANA")), person(3, Some("eva")));
+    let creator = person(9, Some("max"));
     let (allow, reject) = (ConsentDecision::AllowOnce, ConsentDecision::RejectAlways);
     let (client, approver) = (Assurance::Client, Assurance::Approver);
     for (decision, role, decider, needed, expected) in [
         (allow, Role::Approver, &other, approver, Ok(approver)),
         (allow, Role::Admin, &other, client, Ok(approver)),
         (allow, Role::Platform, &Person::PLATFORM, approver, Ok(approver)),
+        (allow, Role::Admin, &creator, client, Ok(client)),
+        (allow, Role::Admin, &creator, approver, Err(MayNotDecide::SelfApproval)),
         (allow, Role::Approver, &same, client, Ok(client)),
         (allow, Role::Approver, &same, approver, Err(MayNotDecide::SelfApproval)),
         (allow, Role::Admin, &own, client, Err(MayNotDecide::SelfApproval)),
@@ -131,6 +135,13 @@ fn who_may_decide() {
         let found = assurance_of(decision, role, decider, &requester, needed);
         assert_eq!(found, expected, "{decision:?} {role:?} {decider:?} {needed:?}");
     }
+    // the bootstrap key made this one, and is no second person
+    let requester = Person { creator: None, ..requester };
+    let platform = |needed| assurance_of(allow, Role::Platform, &Person::PLATFORM, &requester, needed);
+    assert_eq!(platform(client), Ok(client));
+    assert_eq!(platform(approver), Err(MayNotDecide::SelfApproval));
+    let sibling = Person { creator: None, ..other };
+    assert_eq!(assurance_of(allow, Role::Approver, &sibling, &requester, approver), Ok(approver));
 }
 
 #[test]

@@ -114,12 +114,19 @@ fn read_rule(node: &Node<'_>) -> Result<PolicyRule, PolicyFault> {
         let found = read_selectors(&except)?;
         if found == Selectors::ANY { Err(except.fault("must select something")) } else { Ok(found) }
     });
+    let selectors = selectors.map_or(Ok(Selectors::ANY), |node| read_selectors(&node))?;
+    let except = except.transpose()?;
+    // no word of a client gets past an ask or a deny that names its endpoint, nor past an exception of an allow
+    let (selectors, except) = match effect {
+        Effect::Allow => (selectors, except.map(Selectors::whatever_the_client_says)),
+        Effect::Ask | Effect::Deny => (selectors.whatever_the_client_says(), except),
+    };
     let when = when.map(|when| When::compile(&when.string()?).map_err(|why| when.fault(why)));
     Ok(PolicyRule {
         id: read_id(&id)?,
         effect,
-        selectors: selectors.map_or(Ok(Selectors::ANY), |node| read_selectors(&node))?,
-        except: except.transpose()?,
+        selectors,
+        except,
         when: when.transpose()?,
         ask: read_ask(ask)?,
         is_enforced: enforced.map(|node| node.boolean()).transpose()?.unwrap_or_default(),

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
+use super::Entrance;
 use super::window::TimeWindow;
 use crate::domain::glob;
 
@@ -14,6 +15,8 @@ pub(super) const DIMENSIONS: [(&str, &[&str]); 6] = [
     ("endpoint", &["mcp", "direct", "rest", "cli"]),
     ("trust", &["configured", "site"]),
 ];
+/// Place of the endpoint in the dimensions.
+const ENDPOINT: usize = 4;
 /// Bits of one dimension.
 const WIDTH: u32 = 4;
 const ALL_OF_ONE: u32 = (1 << WIDTH) - 1;
@@ -75,6 +78,13 @@ impl Filter {
 impl Selectors {
     /// Selectors that every call meets.
     pub(super) const ANY: Selectors = Selectors { globs: Vec::new(), bits: ALL, time: None };
+
+    /// Returns these selectors with the REST API and the command line as one: by which of them a call came is known from
+    /// the client's word alone.
+    pub(super) fn whatever_the_client_says(self) -> Selectors {
+        let both = bit(ENDPOINT, Entrance::Rest as usize) | bit(ENDPOINT, Entrance::Cli as usize);
+        Selectors { bits: self.bits | if self.bits & both == 0 { 0 } else { both }, ..self }
+    }
 
     /// Returns the first test of these selectors.
     pub(super) fn filter(&self) -> Filter {

@@ -258,6 +258,31 @@ fn rules_select_by_all_that_they_name() {
 }
 
 #[test]
+fn rest_and_the_command_line_are_told_apart_by_allows_only() {
+    let decide = |rule: &str, entrance: Entrance| {
+        let given = Given::tenant(&format!("[{rule}]"));
+        let call = PolicyCall { entrance, ..call(&FACTS) };
+        let mode =
+            if rule.contains("allow") { PolicyMode::DenyUnlessAllowed } else { PolicyMode::AlwaysAllow };
+        given.layers(mode).evaluate(&call).effect
+    };
+    let all = [Entrance::Mcp, Entrance::Direct, Entrance::Rest, Entrance::Cli];
+    for (rule, expected) in [
+        (r#"{"id":"a","effect":"deny","match":{"endpoint":"rest"}}"#, [false, false, true, true]),
+        (r#"{"id":"a","effect":"ask","match":{"endpoint":["cli","direct"]}}"#, [false, true, true, true]),
+        (r#"{"id":"a","effect":"deny","match":{"endpoint":"mcp"}}"#, [true, false, false, false]),
+        (r#"{"id":"a","effect":"deny","except":{"endpoint":"cli"}}"#, [true, true, true, false]),
+        (r#"{"id":"a","effect":"allow","match":{"endpoint":"cli"}}"#, [false, false, false, true]),
+        (r#"{"id":"a","effect":"allow","match":{"endpoint":"rest"}}"#, [false, false, true, false]),
+        (r#"{"id":"a","effect":"allow","except":{"endpoint":"rest"}}"#, [true, true, false, false]),
+    ] {
+        let untouched = if rule.contains("allow") { Effect::Deny } else { Effect::Allow };
+        let found = all.map(|entrance| decide(rule, entrance) != untouched);
+        assert_eq!(found, expected, "{rule}");
+    }
+}
+
+#[test]
 fn a_condition_without_a_value_is_a_match_but_for_allow() {
     let with = |effect: &str, when: &str| {
         format!(r#"[{{"id":"a","effect":"{effect}","when":{}}}]"#, serde_json::json!(when))

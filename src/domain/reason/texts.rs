@@ -20,7 +20,7 @@ impl Wording {
     }
 }
 
-const fn say(english: &'static str, german: &'static str) -> Wording {
+pub(super) const fn say(english: &'static str, german: &'static str) -> Wording {
     Wording { english, german }
 }
 

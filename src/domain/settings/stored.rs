@@ -40,6 +40,7 @@ impl Settings {
         read!(in_band_answers, Some(false));
         read!(host_prompts, Some(Vec::new()));
         // these permit nothing, and records that are deleted too early are lost
+        read!(locale, None);
         read!(response_limit, None);
         read!(activity_retention_days, None);
         (settings, unknown)
@@ -58,7 +59,7 @@ mod tests {
             "strict_server_validation": false, "intent_declaration": "inferred", "unannotated_tools": "trust",
             "max_operation": "write", "allowed_tools": ["a:*"], "direct_endpoint": true, "tool_names": "safe",
             "rate_limit": 7, "response_limit": 8, "activity_retention_days": 9, "policy_mode": "by_risk",
-            "in_band_answers": false, "host_prompts": ["write", "destructive"]
+            "in_band_answers": false, "host_prompts": ["write", "destructive"], "locale": "de"
         });
         let written = Settings::default().patched(patch.as_object().unwrap(), Scope::Tenant).unwrap();
         let stored = serde_json::to_string(&written).unwrap();
@@ -85,13 +86,14 @@ mod tests {
         };
         let names: Vec<String> =
             serde_json::to_value(&strictest).unwrap().as_object().unwrap().keys().cloned().collect();
-        let all = names.iter().map(String::as_str).chain(["response_limit", "activity_retention_days"]);
+        let all =
+            names.iter().map(String::as_str).chain(["locale", "response_limit", "activity_retention_days"]);
         let each: serde_json::Map<String, Value> =
             all.map(|name| (name.to_owned(), json!({"newer": true}))).collect();
         for stored in [Value::Object(each).to_string().as_str(), "[]", "7", "null", "{\"rate_limit\": 1e999}"]
         {
             let (settings, unknown) = Settings::read(stored);
-            assert_eq!((settings, unknown.len()), (strictest.clone(), 13), "{stored}");
+            assert_eq!((settings, unknown.len()), (strictest.clone(), 14), "{stored}");
         }
         let (settings, unknown) = Settings::read(r#"{"max_operation": "look", "tool_names": "safe"}"#);
         assert_eq!(unknown, ["max_operation"]);

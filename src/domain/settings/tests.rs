@@ -114,6 +114,26 @@ fn the_innermost_scope_says_what_a_policy_does() {
 }
 
 #[test]
+fn a_keys_own_language_is_before_its_clients_and_the_tenants_after() {
+    let of = |locale: Option<Language>| Settings { locale, ..Settings::default() };
+    let (english, german) = (Some(Language::English), Some(Language::German));
+    for (key, accepted, tenant, expected) in [
+        (german, english, english, Language::German),
+        (english, german, german, Language::English),
+        (None, german, english, Language::German),
+        (None, None, german, Language::German),
+        (None, None, None, Language::English),
+    ] {
+        let effective = Effective::resolve(&of(key), &of(tenant), &Defaults::example());
+        assert_eq!(effective.language(accepted), expected, "{key:?} {accepted:?} {tenant:?}");
+    }
+    let defaults = Defaults { locale: Language::German, ..Defaults::example() };
+    assert_eq!(Effective::resolve(&of(None), &of(None), &defaults).language(None), Language::German);
+    let shown = read_back(Some(&of(None)), &of(german), &Defaults::example());
+    assert_eq!(shown["locale"], json!({"value": "de", "origin": "tenant"}));
+}
+
+#[test]
 fn null_inherits_again() {
     let set = settings(&json!({"max_operation": "read"}), Scope::Key).expect("valid");
     let patch = json!({"max_operation": null});
@@ -163,6 +183,7 @@ fn closed_lists_are_told() {
         ("unannotated_tools", "trust, distrust or null"),
         ("max_operation", "read, write, destructive or null"),
         ("tool_names", "colon, safe or null"),
+        ("locale", "en, de or null"),
         ("policy_mode", "observe, by_risk, always_ask, always_allow, deny_unless_allowed or null"),
     ] {
         for wrong in [json!("other"), json!(true), json!("")] {

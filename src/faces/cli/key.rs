@@ -56,6 +56,9 @@ struct Add {
     /// Owner of the key
     #[arg(long)]
     owner: Option<String>,
+    /// Identity of the person who holds the key: keys with the same one are one person
+    #[arg(long, value_name = "UUID")]
+    identity_id: Option<Uuid>,
     /// Expiry time, for example 2027-01-31T00:00:00Z
     #[arg(long, value_name = "TIME")]
     expires_at: Option<String>,
@@ -117,7 +120,12 @@ impl Add {
     async fn run(self, client: &ApiClient) -> Result<(), Failure> {
         let mut body = Map::new();
         body.insert("role".to_owned(), self.role.into());
-        for (name, value) in [("name", self.name), ("owner", self.owner), ("expires_at", self.expires_at)] {
+        for (name, value) in [
+            ("name", self.name),
+            ("owner", self.owner),
+            ("identity_id", self.identity_id.map(|id| id.to_string())),
+            ("expires_at", self.expires_at),
+        ] {
             if let Some(value) = value {
                 body.insert(name.to_owned(), value.into());
             }

@@ -58,6 +58,7 @@ impl<'a> McpEntry<'a> {
         let mut attempt = Attempt::now(Arc::clone(self.caller), self.endpoint.source());
         attempt.request_id = Some(id.trim_matches('"').to_owned());
         attempt.trace_id = wire::trace::trace_id(headers, meta);
+        attempt.language = wire::headers::language(headers);
         attempt
     }
 }

@@ -95,13 +95,6 @@ fn shown(view: &ConsentView, language: Language) -> ShownRequest<'_> {
     }
 }
 
-/// Returns the language that a reader asks for.
-fn language(exchange: &Exchange) -> Language {
-    let header = exchange.headers().get(http::header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
-    let tags = header.into_iter().flat_map(|text| text.split(',')).take(10);
-    tags.filter_map(|tag| Language::of_tag(tag.split(';').next()?)).next().unwrap_or_default()
-}
-
 /// Returns the id in the path. A text that cannot be an id is not found.
 fn id(exchange: &Exchange, what: &'static str) -> Result<Uuid, GatewayError> {
     Uuid::try_parse(exchange.segment("id")).map_err(|_| GatewayError::NotFound(what))
@@ -112,7 +105,7 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer 
     let filter = filter(&params, page.after(None, |key| Uuid::try_parse(key).ok().map(Some))?)?;
     exchange.expect_answer(page.limit * REQUEST_MEMORY_BYTES).await?;
     let views = exchange.gateway().consent.list(exchange.caller(), filter, page.fetch()).await?;
-    let language = language(&exchange);
+    let language = exchange.attempt.language();
     cursor::list(&views, &page, |view| view.row.id.to_string(), |view| Ok(shown(view, language)))
 }
 
@@ -141,7 +134,7 @@ fn filter(params: &Params, before: Option<Uuid>) -> Result<ConsentFilter, Gatewa
 pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     let id = id(&exchange, "permission request")?;
     let view = exchange.gateway().consent.get(exchange.caller(), id).await?;
-    show::ok(&shown(&view, language(&exchange)))
+    show::ok(&shown(&view, exchange.attempt.language()))
 }
 
 pub(super) async fn decide(exchange: Arc<Exchange>) -> RestAnswer {
@@ -158,7 +151,7 @@ pub(super) async fn decide(exchange: Arc<Exchange>) -> RestAnswer {
     };
     let id = id(&exchange, "permission request")?;
     let view = exchange.gateway().consent.decide(exchange.caller(), id, request).await?;
-    show::ok(&shown(&view, language(&exchange)))
+    show::ok(&shown(&view, exchange.attempt.language()))
 }
 
 pub(super) async fn grants(exchange: Arc<Exchange>, params: Params) -> RestAnswer {

@@ -99,6 +99,7 @@ impl Exchange {
         let mut attempt = Attempt::now(caller, source(&parts.headers));
         attempt.request_id = request_id;
         attempt.trace_id = wire::trace::trace_id(&parts.headers, None);
+        attempt.language = wire::headers::language(&parts.headers);
         let (span, attempt) = RequestSpan::begin(&faces, &parts, attempt);
         let bytes_max = faces.options.request_bytes_max;
         let body = read_body(body, bytes_max, &faces.gateway, &attempt.caller).await;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use crate::domain::json::Member;
 use crate::gateway::GatewayError;
@@ -128,6 +129,15 @@ impl Fields {
         let kind = format!("a whole number from 1 to {max}");
         self.take(name, &kind, |value| {
             value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=max).contains(n))
+        })
+    }
+
+    /// Reads an id or `null`, which is the inner `None`.
+    pub(super) fn id(&mut self, name: &str) -> Result<Option<Option<Uuid>>, GatewayError> {
+        self.take(name, "a UUID, or null", |value| match value {
+            Value::Null => Some(None),
+            Value::String(text) => Uuid::try_parse(&text).ok().map(Some),
+            _ => None,
         })
     }
 

@@ -11,7 +11,7 @@ use super::fields::Nulls;
 use super::params::Params;
 use super::show;
 use super::show::{RestAnswer, RouteAnswer};
-use crate::domain::id::KeyId;
+use crate::domain::id::{IdentityId, KeyId};
 use crate::domain::tenant::Role;
 use crate::gateway::{GatewayError, KeyRequest};
 use crate::store::{ApiKey, KeyPatch};
@@ -23,6 +23,7 @@ struct Shown<'a> {
     name: &'a str,
     owner: &'a str,
     owner_given: bool,
+    identity_id: Option<IdentityId>,
     prefix: &'a str,
     created_at: String,
     expires_at: Option<String>,
@@ -41,6 +42,7 @@ fn shown<'a>(key: &'a ApiKey, secret: Option<&'a str>) -> Shown<'a> {
         name: &key.name,
         owner: &key.owner,
         owner_given: key.owner_given,
+        identity_id: key.identity_id,
         prefix: &key.prefix,
         created_at: show::time(key.created_at),
         expires_at: key.expires_at.map(show::time),
@@ -64,12 +66,14 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer 
 }
 
 pub(super) async fn create(exchange: Arc<Exchange>) -> RestAnswer {
-    let mut fields =
-        exchange.fields(&["role", "name", "owner", "settings", "expires_at"], Nulls::Absent).await?;
+    let mut fields = exchange
+        .fields(&["role", "name", "owner", "identity_id", "settings", "expires_at"], Nulls::Absent)
+        .await?;
     let request = KeyRequest {
         role: fields.needed_text("role")?,
         name: fields.text("name")?,
         owner: fields.text("owner")?,
+        identity_id: fields.id("identity_id")?.flatten().map(IdentityId),
         settings: fields.object("settings")?.unwrap_or_default(),
         expires_at: fields.time("expires_at")?.flatten(),
     };
@@ -83,10 +87,12 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
 }
 
 pub(super) async fn update(exchange: Arc<Exchange>) -> RestAnswer {
-    let mut fields = exchange.fields(&["name", "owner", "expires_at", "version"], Nulls::Kept).await?;
+    let mut fields =
+        exchange.fields(&["name", "owner", "identity_id", "expires_at", "version"], Nulls::Kept).await?;
     let patch = KeyPatch {
         name: fields.text("name")?,
         owner: fields.text("owner")?,
+        identity_id: fields.id("identity_id")?.map(|id| id.map(IdentityId)),
         expires_at: fields.time("expires_at")?,
         version: fields.version()?,
     };
@@ -116,6 +122,7 @@ mod tests {
             name: "n".into(),
             owner: "o".into(),
             owner_given: true,
+            identity_id: Some(IdentityId(Uuid::nil())),
             created_by: None,
             prefix: "mcpk_abcdefg".into(),
             hash: [7; 32],
@@ -127,7 +134,7 @@ mod tests {
         };
         let expected = json!({
             "id": "00000000-0000-0000-0000-000000000000", "role": "agent", "name": "n", "owner": "o", "owner_given": true,
-            "prefix": "mcpk_abcdefg", "created_at": "1970-01-01T00:00:00.000Z", "expires_at": null,
+            "identity_id": "00000000-0000-0000-0000-000000000000", "prefix": "mcpk_abcdefg", "created_at": "1970-01-01T00:00:00.000Z", "expires_at": null,
             "revoked_at": null, "last_used_at": null, "version": 3,
         });
         assert_eq!(serde_json::to_value(shown(&key, None)).unwrap(), expected);

@@ -13,6 +13,7 @@ use crate::domain::id::KeyId;
 use crate::domain::intent::IntentMode;
 use crate::domain::operation::OperationType;
 use crate::domain::policy::PolicyMode;
+use crate::domain::reason::Language;
 use crate::domain::settings::ToolNames;
 use crate::domain::tenant::{Action, Role};
 use crate::gateway::{Caller, Readiness};
@@ -54,6 +55,7 @@ struct InForce<'a> {
     policy_mode: PolicyMode,
     in_band_answers: bool,
     host_prompts: &'a [OperationType],
+    locale: Language,
 }
 
 impl InForce<'_> {
@@ -74,6 +76,7 @@ impl InForce<'_> {
             policy_mode: settings.policy_mode,
             in_band_answers: settings.in_band_answers,
             host_prompts: &settings.host_prompts,
+            locale: settings.locale,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::run::Permit;
 use super::{Consent, ConsentView, PendingAsk, failed, new_id};
 use crate::domain::consent;
 use crate::domain::policy::{AskTerms, Assurance};
-use crate::domain::reason::{AskReason, Language};
+use crate::domain::reason::AskReason;
 use crate::domain::refusal::Refusal;
 use crate::gateway::clock;
 use crate::gateway::log::Attempt;
@@ -56,13 +56,15 @@ impl Consent {
             return Err(refusals::undeliverable(caller));
         }
         let (server, tool) = call.names();
-        let lines = reason.lines(Language::default());
+        let language = attempt.language();
+        let lines = reason.lines(language);
         let arguments = reason.arguments.text.clone();
         let new = NewConsent {
             id: new_id(clock::now()),
             key: caller.key,
             owner: caller.owner.clone(),
             person: caller.person.owner.clone(),
+            identity: caller.person.identity,
             creator: caller.person.creator,
             session: attempt.session_id.clone(),
             session_began: attempt.session_began,
@@ -95,10 +97,16 @@ impl Consent {
                     self.note(attempt, row.id, "asked", call.names());
                 }
                 let refusal = refusals::of_row(ConsentTold::Pending, name, &row);
-                let request = format!("Request {}, until {}.", row.id, refusals::time(row.expires_at));
+                let request = language.request(row.id, &refusals::time(row.expires_at));
                 let text = [lines.join("\n"), arguments, request].join("\n");
                 let view = ConsentView::from(*row);
-                return Ok(AskResult::Pending(Box::new(PendingAsk { view, text, refusal, is_in_band })));
+                return Ok(AskResult::Pending(Box::new(PendingAsk {
+                    view,
+                    language,
+                    text,
+                    refusal,
+                    is_in_band,
+                })));
             }
             AskOutcome::Denied(row) => {
                 (refusals::of_row(ConsentTold::Denied, name, &row), None, Some(row.id))

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{Consent, ConsentView, new_id};
 use crate::domain::consent::{self, COMMENT_CHARS_MAX, ConsentDecision, ConsentState, DecidedVia};
-use crate::domain::id::KeyId;
+use crate::domain::id::{IdentityId, KeyId};
 use crate::domain::person::Person;
 use crate::domain::policy::Assurance;
 use crate::domain::redact;
@@ -130,10 +130,16 @@ impl Consent {
     }
 }
 
-/// Returns the person who asked, as known at that time: a change of the owner since then changes nothing.
+/// Returns the person who asked, as known at that time: a change of the owner or the identity since then
+/// changes nothing.
 fn requester(row: &ConsentRow) -> Person {
     let key = |id: Uuid| (!id.is_nil()).then_some(KeyId(id));
-    Person { key: key(row.principal), owner: row.person.clone(), creator: row.creator.and_then(key) }
+    Person {
+        key: key(row.principal),
+        owner: row.person.clone(),
+        identity: row.identity_id.map(IdentityId),
+        creator: row.creator.and_then(key),
+    }
 }
 
 /// Returns the conflict of a decision that came too late, with the winner.

@@ -9,6 +9,7 @@ use super::refusals;
 use super::{Consent, ConsentView, DecideRequest, failed};
 use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia};
 use crate::domain::policy::Assurance;
+use crate::domain::reason::Language;
 use crate::domain::refusal::Refusal;
 use crate::domain::rounds::CONSENT_KEY;
 use crate::gateway::error::GatewayError;
@@ -19,6 +20,8 @@ use crate::gateway::log::Attempt;
 pub(in crate::gateway) struct PendingAsk {
     /// The request.
     pub(in crate::gateway) view: ConsentView,
+    /// Language of the person at the caller's client.
+    pub(super) language: Language,
     /// Action of the call, in lines.
     pub(super) text: String,
     /// Refusal for a caller whose client cannot ask.
@@ -38,10 +41,12 @@ struct FormAnswer {
 impl PendingAsk {
     /// Returns the result that asks the person at the client, with the sealed state.
     pub(in crate::gateway) fn question(&self, state: &str) -> String {
-        let choices: Vec<Value> = self.view.options.iter().map(|option| choice(*option)).collect();
+        let choice = |decision: &ConsentDecision| json!({ "const": decision.as_str(), "title": self.language.choice(*decision) });
+        let choices: Vec<Value> = self.view.options.iter().map(choice).collect();
+        let title = self.language.decision();
         let schema = json!({
             "type": "object",
-            "properties": { "decision": { "type": "string", "title": "Decision", "oneOf": choices } },
+            "properties": { "decision": { "type": "string", "title": title, "oneOf": choices } },
             // no default: a host that fills in forms by itself must choose
             "required": ["decision"],
         });
@@ -54,17 +59,6 @@ impl PendingAsk {
         })
         .to_string()
     }
-}
-
-fn choice(decision: ConsentDecision) -> Value {
-    let title = match decision {
-        ConsentDecision::AllowOnce => "Allow this one call",
-        ConsentDecision::AllowAlways => "Allow this tool for some hours",
-        ConsentDecision::RejectOnce => "Refuse this call",
-        ConsentDecision::RejectAlways => "Refuse this tool for some hours",
-        ConsentDecision::CancelTurn => "Stop everything in this turn",
-    };
-    json!({ "const": decision.as_str(), "title": title })
 }
 
 /// Returns the decision in an answer; `None` if the person closed the form without one.

@@ -6,6 +6,7 @@ use std::time::Instant;
 use chrono::{DateTime, Utc};
 
 use crate::domain::activity::{Record, RecordKind, Source};
+use crate::domain::reason::Language;
 use crate::domain::redact;
 use crate::domain::trace::TraceParent;
 use crate::gateway::clock;
@@ -37,6 +38,8 @@ pub struct Attempt {
     pub session_id: Option<String>,
     /// Time at which that session began at the latest; `None` if that is unknown.
     pub session_began: Option<DateTime<Utc>>,
+    /// Language that the client asks for; `None` if it asks for none that there are texts in.
+    pub language: Option<Language>,
     /// Id that the client gave the request.
     pub request_id: Option<String>,
     /// W3C trace id; `None` without a trace.
@@ -58,12 +61,18 @@ impl Attempt {
             client: Client::default(),
             session_id: None,
             session_began: None,
+            language: None,
             request_id: None,
             trace_id: None,
             trace: None,
             started_at: clock::now(),
             started: Instant::now(),
         }
+    }
+
+    /// Returns the language for the reader at the client.
+    pub fn language(&self) -> Language {
+        self.caller.settings.language(self.language)
     }
 
     /// Returns the attempt as a part of this trace.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::Tenants;
 use super::authenticate::{KEY_PREFIX, hash_key};
-use crate::domain::id::KeyId;
+use crate::domain::id::{IdentityId, KeyId};
 use crate::domain::settings::{Scope, SettingError, Settings, read_back};
 use crate::domain::tenant::{Action, Role};
 use crate::gateway::clock;
@@ -30,6 +30,8 @@ pub struct KeyRequest {
     pub name: Option<String>,
     /// Person who holds the key; the key's name if absent.
     pub owner: Option<String>,
+    /// Identity of that person; `None` for none.
+    pub identity_id: Option<IdentityId>,
     /// Settings of the key itself.
     pub settings: Map<String, Value>,
     /// Expiry of the key; `None` for none.
@@ -95,6 +97,7 @@ impl Tenants {
             name,
             owner,
             owner_given: request.owner.is_some(),
+            identity_id: request.identity_id,
             prefix: secret.chars().take(VISIBLE_CHARS).collect(),
             hash: hash_key(&secret),
             settings: request.settings,
@@ -138,7 +141,7 @@ impl Tenants {
         self.store.get_key(tenant.id, key).await.map_err(|e| GatewayError::from_store(e, "key"))
     }
 
-    /// Changes a key's name, owner or expiry.
+    /// Changes a key's name, owner, identity or expiry.
     ///
     /// # Errors
     /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] for a field or without a tenant,

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::read::request_columns;
 use super::{ConsentRow, fenced, principal, state_now};
 use crate::domain::consent::{COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, DIGEST_BYTES};
-use crate::domain::id::{KeyId, ServerId, TenantId};
+use crate::domain::id::{IdentityId, KeyId, ServerId, TenantId};
 use crate::domain::operation::OperationType;
 use crate::domain::policy::Assurance;
 use crate::domain::reason::AskReason;
@@ -32,6 +32,8 @@ pub struct NewConsent {
     pub owner: String,
     /// Owner for separation of duties; `None` if nobody named one.
     pub person: Option<String>,
+    /// Identity of the person who holds the key; `None` if nobody named one.
+    pub identity: Option<IdentityId>,
     /// Key that created the calling one.
     pub creator: Option<KeyId>,
     /// Session of the call; `None` without one.
@@ -304,9 +306,9 @@ impl Asking<'_> {
                  tenant_id, id, principal, owner, person, creator, session_id, server_id, server, tool,
                  operation_type, pin, digest, endpoint, risk, signals, action, action_values, is_irreversible,
                  arguments, was_cut, agent_says, author_says, rule, policy_version, assurance, options, channels,
-                 ttl_s, trace_id, expires_at)
+                 ttl_s, trace_id, identity_id, expires_at)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                 $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, now() + make_interval(secs => $29::float8))
+                 $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, now() + make_interval(secs => $29::float8))
              on conflict do nothing returning ",
             request_columns!()
         ))
@@ -340,6 +342,7 @@ impl Asking<'_> {
         .bind(&new.channels)
         .bind(i32::try_from(new.ttl_s).unwrap_or(i32::MAX))
         .bind(&new.trace_id)
+        .bind(new.identity.map(|identity| identity.0))
         .fetch_optional(&mut **self.tx)
         .await?;
         if let Some(row) = inserted {

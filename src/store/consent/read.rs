@@ -18,7 +18,7 @@ use crate::store::{Store, StoreError, Stored};
 macro_rules! request_columns {
     () => {
         concat!(
-            "id, principal, owner, person, creator, session_id, server_id, server, tool, operation_type, pin, digest,
+            "id, principal, owner, person, identity_id, creator, session_id, server_id, server, tool, operation_type, pin, digest,
              risk, signals, action, action_values, is_irreversible, arguments, was_cut, agent_says, author_says,
              rule, assurance, options, ttl_s, created_at, expires_at, decided_at, decided_by, decided_owner,
              decided_via, decision, comment, told_at, expires_at > now() as is_in_time, ",
@@ -40,7 +40,9 @@ pub struct ConsentRow {
     pub owner: String,
     /// Owner for separation of duties at that time; `None` if nobody had named one.
     pub person: Option<String>,
-    /// Key that had created the calling one.
+    /// Identity for separation of duties at that time; `None` if nobody had named one.
+    pub identity_id: Option<Uuid>,
+    /// Key that had created the calling one; `None` for the bootstrap key.
     pub creator: Option<Uuid>,
     /// Session of the call.
     pub session_id: Option<String>,

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use crate::support::upstream::Offers;
 use crate::support::{Api, Stage, Tool, Upstream, cli, cli_reading};
 
+const IDENTITY: &str = "0199aaaa-0000-7000-8000-000000000001";
+
 #[tokio::test]
 async fn from_nothing_to_a_call() {
     let stage = Stage::start().await;
@@ -15,7 +17,9 @@ async fn from_nothing_to_a_call() {
     assert_eq!(cli(&platform, &["tenant", "list"]).await.ok().rows().len(), 1);
 
     let platform = platform.as_tenant("acme");
-    let made = cli(&platform, &["key", "add", "--role", "admin", "--owner", "ana", "-o", "json"]).await.ok();
+    let add = ["key", "add", "--role", "admin", "--owner", "ana", "--identity-id", IDENTITY, "-o", "json"];
+    let made = cli(&platform, &add).await.ok();
+    assert_eq!(made.json()["identity_id"], IDENTITY);
     assert!(made.err.contains("not shown again"), "{made:?}");
     let admin = stage.gateway.anonymous().with_key(made.json()["key"].as_str().unwrap());
     let added = cli(&admin, &["upstream", "add", "notes", &upstream.url, "-o", "json"]).await.ok().json();

@@ -156,6 +156,11 @@ async fn what_differs_is_changed() {
             "~ acme/keys/ana-ide owner: ana → eva".to_owned(),
         ),
         (
+            "owner: eva",
+            "owner: eva\n        identity_id: 0199aaaa-0000-7000-8000-000000000001",
+            "~ acme/keys/ana-ide identity_id: none → 0199aaaa-0000-7000-8000-000000000001".to_owned(),
+        ),
+        (
             "2040-01-31T00:00:00Z",
             "null",
             "~ acme/keys/ana-ide expires_at: 2040-01-31T00:00:00.000Z → none".to_owned(),

@@ -27,6 +27,52 @@ async fn nobody_allows_their_own_call() {
 }
 
 #[tokio::test]
+async fn keys_of_one_identity_are_one_person() {
+    let rule = json!([{"id": "four-eyes", "effect": "ask", "ask": {"assurance": "approver"}}]);
+    let (_stage, tenant, _upstream) = asking(&[], rule).await;
+    let (ana, eva) = ("0199aaaa-0000-7000-8000-000000000001", "0199AAAA-0000-7000-8000-000000000002");
+    let key = |role: &str, owner: &str, identity: &str| json!({"role": role, "owner": owner, "identity_id": identity});
+    let agent = tenant.key(&key("agent", "robot", ana)).await;
+    let same = tenant.key(&key("approver", "ana", ana)).await;
+    let other = tenant.key(&key("approver", "eva", eva)).await;
+    let id = asked(&agent, &json!({})).await;
+    decide(&same, &id, "allow_once").await.refused(403, "self_approval");
+    // the request keeps the identity that it began with
+    let path = format!("/api/v1/keys/{}", agent.id);
+    let changed = tenant.platform.patch(&path, &json!({"identity_id": null})).await.expect(200);
+    assert_eq!(changed["identity_id"], Value::Null);
+    decide(&same, &id, "allow_once").await.refused(403, "self_approval");
+    decide(&other, &id, "allow_once").await.expect(200);
+    let id = asked(&agent, &json!({"n": 2})).await;
+    decide(&same, &id, "allow_once").await.expect(200);
+}
+
+#[tokio::test]
+async fn the_bootstrap_key_is_no_second_person_for_keys_that_it_made() {
+    let rule = json!([{"id": "four-eyes", "effect": "ask", "match": {"op": "write"}, "ask": {"assurance": "approver"}}]);
+    let (stage, tenant, _upstream) = asking(&[], rule).await;
+    let agent = tenant.key(&json!({"role": "agent", "owner": "ana"})).await;
+    let id = asked(&agent, &json!({})).await;
+    let says = decide(&tenant.platform, &id, "allow_once").await.refused(403, "self_approval");
+    assert!(says.contains("mcpproxy key add --role approver --owner NAME"), "{says}");
+    // what it says to do helps: keys that one key made are persons of their own
+    let eva = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
+    decide(&eva, &id, "allow_once").await.expect(200);
+    // nor do they approve its own calls, while it approves those of keys that others made
+    let own = asked(&tenant.platform, &json!({"n": 2})).await;
+    decide(&eva, &own, "allow_once").await.refused(403, "self_approval");
+    let admin = tenant.admin().await;
+    let made = admin.post("/api/v1/keys", &json!({"role": "agent"})).await.expect(201);
+    let far = stage.gateway.anonymous().with_key(made["key"].as_str().unwrap());
+    let id = asked(&far, &json!({"n": 3})).await;
+    decide(&tenant.platform, &id, "allow_once").await.expect(200);
+    // an answer that needs no second person is for it to give
+    super::set(&tenant, json!([])).await;
+    let id = asked(&agent, &json!({"n": 4})).await;
+    decide(&tenant.platform, &id, "allow_once").await.expect(200);
+}
+
+#[tokio::test]
 async fn where_the_own_client_may_answer_another_key_of_the_person_may() {
     let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
     let agent = tenant.key(&json!({"role": "agent", "owner": "ana"})).await;

@@ -21,6 +21,7 @@ async fn a_keys_life() {
       "created_at": "[text]",
       "expires_at": null,
       "id": "[text]",
+      "identity_id": null,
       "key": "[text]",
       "last_used_at": null,
       "name": "ci",
@@ -41,6 +42,7 @@ async fn a_keys_life() {
       "created_at": "[text]",
       "expires_at": null,
       "id": "[text]",
+      "identity_id": null,
       "last_used_at": null,
       "name": "ci",
       "owner": "ada@example.com",
@@ -58,6 +60,15 @@ async fn a_keys_life() {
     Mcp::bare(&agent).request("tools/list", "{}").await.expect(200);
     let renamed = admin.patch(&path, &json!({"owner": "bob@example.com"})).await.expect(200);
     assert_eq!(renamed["owner"], "bob@example.com");
+    let identity = json!("0199aaaa-0000-7000-8000-000000000001");
+    let named = admin.patch(&path, &json!({"identity_id": identity})).await.expect(200);
+    assert_eq!((&named["identity_id"], &named["owner"]), (&identity, &json!("bob@example.com")));
+    // absent is unchanged, null is none
+    assert_eq!(admin.patch(&path, &json!({"name": "ci"})).await.expect(200)["identity_id"], identity);
+    assert_eq!(
+        admin.patch(&path, &json!({"identity_id": null})).await.expect(200)["identity_id"],
+        json!(null)
+    );
     admin.patch(&path, &json!({"owner": "eve", "version": made["version"]})).await.refused(409, "conflict");
     admin.delete(&path).await.expect(204);
     assert_eq!(Mcp::bare(&agent).request("tools/list", "{}").await.status, 401);
@@ -99,6 +110,8 @@ async fn bodies_are_checked() {
         (json!({"role": "agent", "settings": {"nope": 1}}), "nope"),
         (json!({"role": "agent", "settings": {"response_limit": 1}}), "response_limit"),
         (json!({"role": "agent", "key": "mcpk_mine"}), "key"),
+        (json!({"role": "agent", "identity_id": "ana"}), "identity_id"),
+        (json!({"role": "agent", "identity_id": 7}), "identity_id"),
     ];
     for (body, field) in cases {
         let answer = tenant.platform.post("/api/v1/keys", &body).await;

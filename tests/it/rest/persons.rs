@@ -52,10 +52,16 @@ async fn two_keys_of_one_owner_are_one_person() {
     let bob = operator(&tenant, json!({"owner": "bob@example.com"})).await;
     add(&tenant, &ana, &upstream).await;
     is_refused_everything(&tenant, &again).await;
+    let identity = json!({"identity_id": "0199aaaa-0000-7000-8000-000000000001"});
+    let known = operator(&tenant, identity.clone()).await;
+    tenant.platform.patch(&format!("/api/v1/keys/{}", ana.id), &identity).await.expect(200);
+    add(&tenant, &ana, &upstream).await;
+    is_refused_everything(&tenant, &known).await;
     // her key is gone, row and all: she added it all the same
     tenant.platform.delete(&format!("/api/v1/keys/{}", ana.id)).await.expect(204);
     run(&stage, format!("delete from api_keys where key_id = '{}'", ana.id)).await;
     is_refused_everything(&tenant, &again).await;
+    is_refused_everything(&tenant, &known).await;
     release(&bob).await.expect(200);
 }
 

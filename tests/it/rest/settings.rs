@@ -40,6 +40,10 @@ async fn they_resolve_from_key_to_tenant_to_deployment() {
         "origin": "deployment",
         "value": "inferred"
       },
+      "locale": {
+        "origin": "deployment",
+        "value": "en"
+      },
       "max_operation": {
         "origin": "deployment",
         "value": "destructive"

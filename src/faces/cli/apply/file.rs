@@ -7,6 +7,7 @@ use chrono::{DateTime, FixedOffset};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::super::failure::Failure;
 use super::super::input;
@@ -78,6 +79,9 @@ pub(super) struct DeclaredKey {
     pub(super) name: String,
     pub(super) role: String,
     pub(super) owner: Option<String>,
+    /// Identity of the owner. `None`: unchanged; `Some(None)`: none.
+    #[serde(default, deserialize_with = "said")]
+    pub(super) identity_id: Option<Option<Uuid>>,
     /// Expiry time. `None`: unchanged; `Some(None)`: never.
     #[serde(default, deserialize_with = "said")]
     pub(super) expires_at: Option<Option<DateTime<FixedOffset>>>,

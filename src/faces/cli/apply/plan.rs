@@ -225,6 +225,10 @@ impl Planner<'_> {
             body.extend(value.map(|value| (name.to_owned(), Value::from(value.as_str()))));
         }
         line.extend(key.owner.iter().map(|owner| format!(", owner {owner}")));
+        if let Some(identity) = key.identity_id.flatten() {
+            line.push_str(&format!(", identity {identity}"));
+            body.insert("identity_id".to_owned(), identity.to_string().into());
+        }
         if let Some(at) = key.expires_at.flatten() {
             line.push_str(&format!(", until {}", time(at)));
             body.insert("expires_at".to_owned(), time(at).into());
@@ -260,6 +264,8 @@ impl Planner<'_> {
             changes.lines.push(format!("owner: {owner}, which was the key's name only"));
             changes.body.insert("owner".to_owned(), owner.into());
         }
+        let identity = key.identity_id.map(|id| id.map_or(Value::Null, |id| id.to_string().into()));
+        changes.compare("identity_id", at(is, "identity_id"), identity);
         if let Some(end) = key.expires_at {
             let there = DateTime::parse_from_rfc3339(&text(is, "expires_at")).ok();
             if there.map(|at| at.timestamp_millis()) != end.map(|at| at.timestamp_millis()) {

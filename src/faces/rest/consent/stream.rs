@@ -13,7 +13,7 @@ use futures_util::stream;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
-use super::{language, shown};
+use super::shown;
 use crate::domain::consent::ConsentState;
 use crate::domain::reason::Language;
 use crate::faces::rest::error::RestError;
@@ -35,7 +35,7 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, _: Params) -> R
     let state = Following {
         open,
         news,
-        language: language(&exchange),
+        accepted: exchange.attempt.language,
         told: HashMap::new(),
         look_at: Instant::now(),
     };
@@ -45,7 +45,8 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, _: Params) -> R
 struct Following {
     open: OpenStream,
     news: ConsentNews,
-    language: Language,
+    /// Language that the client asks for.
+    accepted: Option<Language>,
     /// State in which the client knows each open request; at most as many as were read.
     told: HashMap<Uuid, String>,
     /// Time at which open requests are read next.
@@ -109,7 +110,8 @@ impl Following {
         if self.told.get(&id).is_some_and(|told| told == state) {
             return Some(());
         }
-        let data = serde_json::to_string(&shown(view, self.language)).map_err(RestError::unshowable).ok()?;
+        let language = self.open.caller().settings.language(self.accepted);
+        let data = serde_json::to_string(&shown(view, language)).map_err(RestError::unshowable).ok()?;
         events.push_str(&format!("event: consent\ndata: {data}\n\n"));
         match view.row.state == ConsentState::Pending && self.told.len() < 2 * OPEN_MAX as usize {
             true => drop(self.told.insert(id, state.to_owned())),

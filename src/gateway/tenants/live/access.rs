@@ -34,7 +34,7 @@ pub struct Caller {
     pub key: Option<KeyId>,
     /// Owner of the key, as shown and recorded.
     pub owner: String,
-    /// Person who holds the key, for separation of duties. Only an owner that somebody named counts.
+    /// Person who holds the key, for separation of duties. Of owners only those count that somebody named.
     pub(in crate::gateway) person: Person,
     /// Role of the key.
     pub role: Role,
@@ -197,6 +197,7 @@ impl Access {
                 person: Person {
                     key: Some(key.id),
                     owner: key.owner_given.then(|| key.owner.clone()),
+                    identity: key.identity_id,
                     creator: key.created_by,
                 },
                 role: key.role,
@@ -230,6 +231,7 @@ pub(in crate::gateway) mod tests {
             name: String::new(),
             owner: String::new(),
             owner_given: false,
+            identity_id: None,
             created_by: None,
             prefix: String::new(),
             hash: [*n; 32],
