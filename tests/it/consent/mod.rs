@@ -5,6 +5,7 @@ mod bounds;
 mod command;
 mod decided;
 mod in_band;
+mod operated;
 mod replicas;
 mod watched;
 mod who;
