@@ -23,6 +23,9 @@ pub const OPERATION_BOUNDS_S: &[f64] =
 /// Bounds of the gateway's own work, in seconds; finer, as it should take far less time than an operation.
 pub const OWN_BOUNDS_S: &[f64] =
     &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+/// Bounds of the time that people take, in seconds: up to the longest time that an ask stays open, a day.
+pub const PERSON_BOUNDS_S: &[f64] =
+    &[1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0, 43200.0, 86400.0];
 /// Most series of one family. Keys are made of closed lists; this bound holds if one is not.
 const SERIES_MAX: usize = 1000;
 

@@ -4,6 +4,7 @@
 //! a time. The strictest matching rule of all layers counts, so a lower layer can only tighten. A remembered decision may
 //! relax an ask that permits it, and what no rule matches is decided by the mode.
 
+mod asks;
 mod decision;
 mod evaluate;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use super::glob;
 use super::near;
 use super::text_enum::text_enum;
+use asks::StrictestAsks;
 pub use decision::{Decision, PolicyLayer, Ruling, TraceStep};
 pub use evaluate::{PolicyCall, PolicyLayers, Remembered};
 pub use read::{PolicyDocument, PolicyFault};
@@ -202,12 +204,14 @@ pub struct RuleSet {
     rules: Box<[PolicyRule]>,
     /// For each rule a test that few calls pass, side by side in memory.
     filters: Box<[Filter]>,
+    asks: StrictestAsks,
 }
 
 impl RuleSet {
     fn of(rules: Vec<PolicyRule>) -> RuleSet {
         let filters = rules.iter().map(|rule| rule.selectors.filter()).collect();
-        RuleSet { rules: rules.into(), filters }
+        let asks = StrictestAsks::of(&rules);
+        RuleSet { rules: rules.into(), filters, asks }
     }
 
     /// Returns the rules that stand in for a stored document which this release cannot read: every call is denied in every

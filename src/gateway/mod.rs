@@ -34,7 +34,7 @@ pub use catalog::{
     Catalog, DirectPage, DirectView, ListKey, ListPlan, Offer, OffersPage, OffersView, ServerEntry,
     ServerState, ServerStates, Tool, View,
 };
-pub use consent::{Consent, ConsentNews, ConsentView, DecideRequest};
+pub use consent::{Consent, ConsentEnd, ConsentMeasures, ConsentNews, ConsentView, DecideRequest};
 pub use credentials::Headers;
 pub use error::GatewayError;
 pub use life::Lifecycle;
@@ -51,8 +51,8 @@ pub use servers::{
     ServerChange, ServerRequest, ServerView, Servers, ToolView,
 };
 pub use tenants::{
-    Access, AuthError, Caller, CallerPolicies, CompiledPolicy, Heard, KeyCreated, KeyRequest, Listening,
-    MEMORY_RETRY_AFTER_S, PolicyView, Prints, QuotaView, SUSPENDED, Tenants, Topic, overloaded,
+    Access, AskingKeys, AuthError, Caller, CallerPolicies, CompiledPolicy, Heard, KeyCreated, KeyRequest,
+    Listening, MEMORY_RETRY_AFTER_S, PolicyView, Prints, QuotaView, SUSPENDED, Tenants, Topic, overloaded,
 };
 pub use trace::{
     LostSpans, OpenSpan, SpanSink, Trace, Tracer, current as current_span, within as within_span,

@@ -4,11 +4,12 @@ mod ask;
 mod decide;
 mod decision;
 mod grants;
+mod pending;
 mod read;
 mod run;
 mod sweep;
 
-pub use ask::{AskLimits, AskOutcome, NewConsent};
+pub use ask::{AskLimits, AskOutcome, ConsentAsked, NewConsent};
 pub use decide::DecideOutcome;
 pub use decision::{NewDecision, NewGrant};
 pub(super) use grants::in_force as grants_in_force;

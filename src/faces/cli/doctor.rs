@@ -56,7 +56,7 @@ impl Doctor {
             return report(Found::Odd(which.to_owned()));
         }
         report(Found::Good(format!("key      {role} of the tenant {tenant}")))?;
-        key(&me).into_iter().try_for_each(report)?;
+        key(&me).into_iter().chain(consent(&me)).try_for_each(report)?;
         upstreams(&client).await
     }
 }
@@ -106,6 +106,49 @@ fn list(settings: &Value, how: &str) -> Option<Found> {
         ),
         _ => return None,
     })
+}
+
+/// Checks whether there is somebody who can answer what the policy in force asks, and what waits.
+fn consent(me: &Value) -> Vec<Found> {
+    const ADD: &str = "mcpproxy key add --role approver --owner NAME";
+    let number =
+        |name: &str| me.get("consent").and_then(|consent| consent.get(name)?.as_u64()).unwrap_or_default();
+    let is_own = text(me, "role") == "agent";
+    let calls = |keys: u64| match keys {
+        _ if is_own => "calls of this key".to_owned(),
+        1 => "calls of 1 key".to_owned(),
+        _ => format!("calls of {keys} keys"),
+    };
+    let mut found = Vec::new();
+    let (asking, unanswered, unapproved) =
+        (number("asking_keys"), number("unanswered_keys"), number("unapproved_keys"));
+    if unanswered > 0 {
+        found.push(Found::Odd(format!(
+            "consent  {} may ask a person, and no other key may answer; an admin adds one: {ADD}",
+            calls(unanswered)
+        )));
+    }
+    if unapproved > 0 {
+        found.push(Found::Odd(format!(
+            "consent  {} may need the approval of another person, and there is none; an admin whose own calls do not ask \
+             adds a key for somebody else: {ADD}",
+            calls(unapproved)
+        )));
+    }
+    if asking > 0 && found.is_empty() {
+        found.push(Found::Good(format!(
+            "consent  {} may ask a person, and somebody may answer",
+            calls(asking)
+        )));
+    }
+    match number("pending") {
+        0 => {}
+        pending => found.push(Found::Good(format!(
+            "consent  {pending} permission {} for a person: mcpproxy consent list --state pending",
+            if pending == 1 { "request waits" } else { "requests wait" }
+        ))),
+    }
+    found
 }
 
 /// Checks for every server what keeps its tools from agents.
@@ -330,6 +373,39 @@ mod tests {
         assert!(of(&suspended).contains("tenant resume acme"));
         // a gateway that does not report settings
         assert_eq!(of(&json!({"role": "agent", "tenant": "acme"})), "");
+    }
+
+    #[test]
+    fn asks_without_anybody_to_answer_are_found() {
+        let of = |role: &str, [pending, asking, unanswered, unapproved]: [u64; 4]| {
+            let figures = json!({"pending": pending, "asking_keys": asking, "unanswered_keys": unanswered,
+                "unapproved_keys": unapproved});
+            let found = consent(&json!({"role": role, "consent": figures}));
+            found.into_iter().map(said).collect::<Vec<_>>().join("\n")
+        };
+        assert_eq!(of("admin", [0, 0, 0, 0]), "");
+        let well = "ok consent  calls of 2 keys may ask a person, and somebody may answer";
+        assert_eq!(of("admin", [0, 2, 0, 0]), well);
+        let waits =
+            "ok consent  1 permission request waits for a person: mcpproxy consent list --state pending";
+        assert_eq!(of("approver", [1, 0, 0, 0]), waits);
+        let none = "consent  calls of this key may ask a person, and no other key may answer; an admin adds one: \
+                    mcpproxy key add --role approver --owner NAME";
+        assert_eq!(of("agent", [0, 1, 1, 0]), none);
+        let both = of("auditor", [3, 4, 1, 2]);
+        assert_eq!(both.lines().count(), 3, "{both}");
+        for want in [
+            "consent  calls of 1 key may ask a person, and no other key may answer",
+            "consent  calls of 2 keys may need the approval of another person, and there is none",
+            "ok consent  3 permission requests wait",
+        ] {
+            assert!(both.contains(want), "{both}");
+        }
+        // a gateway that does not report it, and a key that sees no number
+        assert!(consent(&json!({"role": "agent"})).is_empty());
+        assert!(
+            consent(&json!({"role": "agent", "consent": {"pending": null, "asking_keys": 0}})).is_empty()
+        );
     }
 
     #[test]

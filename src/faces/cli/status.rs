@@ -26,27 +26,35 @@ impl StatusCommand {
     }
 }
 
-/// Formats the status. The settings come last, one per line.
+/// Members of the status that have members of their own, with their headings.
+const SECTIONS: [(&str, &str); 2] =
+    [("settings", "settings of this key"), ("consent", "permission requests")];
+
+/// Formats the status. The sections come last, one value per line.
 fn lines(raw: &str) -> String {
     let Ok(members) = json::members(raw) else { return output::safe(raw) };
-    let (settings, status): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.name == "settings");
-    let settings: Vec<_> =
-        settings.iter().filter_map(|member| json::members(member.value).ok()).flatten().collect();
+    let heading =
+        |name: &str| SECTIONS.iter().find(|(section, _)| *section == name).map(|(_, heading)| heading);
+    let inner = |text| json::members(text).unwrap_or_default();
+    let (sections, status): (Vec<_>, Vec<_>) =
+        members.iter().partition(|member| heading(&member.name).is_some() && !inner(member.value).is_empty());
+    let sections: Vec<_> =
+        sections.iter().map(|member| (heading(&member.name), inner(member.value))).collect();
     let value = |text: &str| serde_json::from_str(text).unwrap_or_default();
-    let names = status.iter().map(|member| &member.name).chain(settings.iter().map(|member| &member.name));
-    let width = names.map(|name| name.chars().count()).max().unwrap_or_default();
+    let names = status.iter().copied().chain(sections.iter().flat_map(|(_, members)| members));
+    let width = names.map(|member| member.name.chars().count()).max().unwrap_or_default();
     let mut out: String =
         status.iter().map(|member| show::field(&member.name, &value(member.value), width)).collect();
-    if !settings.is_empty() {
-        out.push_str("\nsettings of this key:\n");
-    }
-    for member in &settings {
-        let shown = match value(member.value) {
-            // a list on one line, as --set takes it
-            list @ Value::Array(_) => Value::String(list.to_string()),
-            other => other,
-        };
-        out.push_str(&show::field(&member.name, &shown, width));
+    for (heading, members) in &sections {
+        out.push_str(&format!("\n{}:\n", heading.copied().unwrap_or_default()));
+        for member in members {
+            let shown = match value(member.value) {
+                // a list on one line, as --set takes it
+                list @ Value::Array(_) => Value::String(list.to_string()),
+                other => other,
+            };
+            out.push_str(&show::field(&member.name, &shown, width));
+        }
     }
     out
 }
@@ -61,6 +69,10 @@ mod tests {
         let want = "role:                agent\nsuspended:           false\n\nsettings of this key:\n\
                     max_operation:       read\nallowed_tools:       [\"*:list_*\"]\nallowed_tools_from:  key\nrate_limit:          -\n";
         assert_eq!(lines(raw), want);
+        let raw = r#"{"role":"auditor","consent":{"pending":2,"asking_keys":1}}"#;
+        let want = "role:         auditor\n\npermission requests:\npending:      2\nasking_keys:  1\n";
+        assert_eq!(lines(raw), want);
+        assert_eq!(lines(r#"{"role":"platform","consent":null}"#), "role:     platform\nconsent:  -\n");
         // a gateway that does not report settings
         assert_eq!(lines(r#"{"role":"agent"}"#), "role:  agent\n");
     }

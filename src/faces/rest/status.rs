@@ -16,7 +16,7 @@ use crate::domain::policy::PolicyMode;
 use crate::domain::reason::Language;
 use crate::domain::settings::ToolNames;
 use crate::domain::tenant::{Action, Role};
-use crate::gateway::{Caller, Readiness};
+use crate::gateway::{AskingKeys, Caller, Gateway, Readiness};
 
 #[derive(Serialize)]
 struct Status<'a> {
@@ -35,6 +35,34 @@ struct Status<'a> {
     /// Whether this key has `/mcp/direct`.
     direct_endpoint: bool,
     settings: InForce<'a>,
+    /// Permission requests; `None` for a platform key that names no tenant.
+    consent: Option<ConsentStatus>,
+}
+
+/// Permission requests that wait, and keys whose calls may ask. For roles that do not see the requests of the tenant, the
+/// keys are the own one alone.
+#[derive(Serialize)]
+struct ConsentStatus {
+    /// Number of requests of the tenant that wait, a few seconds ago; `None` if the role does not see them.
+    pending: Option<i64>,
+    /// Number of keys whose calls may ask a person.
+    asking_keys: usize,
+    /// Number of these keys for which no other key may decide.
+    unanswered_keys: usize,
+    /// Number of these keys that may need another person, where only keys of the same person may decide.
+    unapproved_keys: usize,
+}
+
+impl ConsentStatus {
+    fn of(gateway: &Gateway, caller: &Caller) -> Option<ConsentStatus> {
+        let AskingKeys { asking, unanswered, unapproved } = gateway.tenants.asking_keys(caller)?;
+        Some(ConsentStatus {
+            pending: gateway.consent.count_pending(caller),
+            asking_keys: asking,
+            unanswered_keys: unanswered,
+            unapproved_keys: unapproved,
+        })
+    }
 }
 
 /// Settings in force for the key, since its tools depend on them, even if it may not read settings. They combine those of
@@ -96,5 +124,6 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
         direct_enabled: exchange.faces.options.direct_enabled,
         direct_endpoint: exchange.faces.has_direct(caller),
         settings: InForce::of(caller),
+        consent: ConsentStatus::of(gateway, caller),
     })
 }

@@ -12,7 +12,7 @@ use crate::domain::reason::AskReason;
 use crate::domain::refusal::Refusal;
 use crate::gateway::clock;
 use crate::gateway::log::Attempt;
-use crate::store::{AskOutcome, NewConsent};
+use crate::store::{AskOutcome, ConsentAsked, NewConsent};
 
 /// Result of asking, where the call is not refused.
 #[derive(Debug)]
@@ -85,10 +85,13 @@ impl Consent {
             trace_id: attempt.trace_id.clone(),
         };
         let asked = self.store.ask_consent(tenant, &new, self.options.consent).await;
-        let outcome = asked.map_err(|error| {
+        let ConsentAsked { outcome, ended } = asked.map_err(|error| {
             failed(tenant, &error);
             refusals::undeliverable(caller)
         })?;
+        for state in ended {
+            self.measures.ended(state);
+        }
         let name = &call.tool.canonical;
         let (refusal, step, id) = match outcome {
             AskOutcome::Granted(row) => return Ok(AskResult::Granted(Permit::of(&row))),

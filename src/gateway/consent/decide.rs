@@ -100,7 +100,9 @@ impl Consent {
             grant,
         };
         match self.store.decide_consent(tenant, &new).await.map_err(store)? {
-            DecideOutcome::Decided { row, rev } => {
+            DecideOutcome::Decided { row, rev, also_cancelled } => {
+                let took = row.decided_at.unwrap_or(row.created_at) - row.created_at;
+                self.measures.decided(decision.state(), via, took, also_cancelled);
                 if rev.is_some() {
                     self.tenants.refresh(tenant, RevisionKind::Access).await;
                 }

@@ -6,6 +6,7 @@
 mod ask;
 mod call;
 mod decide;
+mod measures;
 mod news;
 mod question;
 mod read;
@@ -15,6 +16,7 @@ mod run;
 pub(in crate::gateway) use self::ask::{AskRequest, AskResult, may_answer_in_band};
 pub(in crate::gateway) use self::call::ConsentCall;
 pub use self::decide::DecideRequest;
+pub use self::measures::{ConsentEnd, ConsentMeasures};
 pub use self::news::ConsentNews;
 pub(in crate::gateway) use self::question::PendingAsk;
 pub use self::read::ConsentView;
@@ -37,6 +39,8 @@ use crate::upstream::Pool;
 
 /// Most requests of each kind that one sweep ends.
 const SWEEP_BATCH: i64 = 500;
+/// Most waiting requests that are counted, of all tenants together: some milliseconds of work for the database.
+const PENDING_COUNT_MAX: i64 = 20_000;
 
 /// Use cases of permission requests.
 pub struct Consent {
@@ -47,6 +51,7 @@ pub struct Consent {
     tenants: Arc<Tenants>,
     log: Arc<Log>,
     announcer: Announcer,
+    measures: ConsentMeasures,
 }
 
 impl Consent {
@@ -60,10 +65,17 @@ impl Consent {
             tenants: Arc::clone(tenants),
             log: Arc::clone(log),
             announcer: Announcer::default(),
+            measures: ConsentMeasures::default(),
         }
     }
 
-    /// Ends requests whose time is over, and those whose call was lost with its replica, silent for `silent_s` seconds.
+    /// Returns the metrics of permission requests.
+    pub fn measures(&self) -> &ConsentMeasures {
+        &self.measures
+    }
+
+    /// Ends requests whose time is over, and those whose call was lost with its replica, silent for `silent_s` seconds. Then
+    /// counts those that wait.
     ///
     /// # Errors
     /// The database is out of reach or fails.
@@ -75,7 +87,9 @@ impl Consent {
             record.consent_id = Some(swept.id);
             record.status = Status::Success;
             self.log.write(record);
+            self.measures.ended(swept.state);
         }
+        self.measures.counted(self.store.count_pending_consent(PENDING_COUNT_MAX).await?);
         Ok(())
     }
 

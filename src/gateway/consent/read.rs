@@ -96,6 +96,13 @@ impl Consent {
         Ok(view)
     }
 
+    /// Returns how many requests of the caller's tenant wait for a person, as counted a few seconds ago; `None` before the
+    /// first count, and for a caller that may not see them all. Takes no query.
+    pub fn count_pending(&self, caller: &Caller) -> Option<i64> {
+        let tenant = caller.tenant().ok().filter(|_| caller.role.may(Action::SeeConsent))?;
+        self.measures.pending_of(tenant.id)
+    }
+
     /// Returns a page of grants that hold, the newest first, older than `before`.
     ///
     /// # Errors

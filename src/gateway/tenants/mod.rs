@@ -1,6 +1,7 @@
 //! Tenants: those that this replica serves, their keys, limits and open streams, and their administration by the platform.
 
 mod administer;
+mod answers;
 mod authenticate;
 mod embedded;
 mod keys;
@@ -16,6 +17,7 @@ mod tenancy;
 mod uses;
 
 pub use self::administer::QuotaView;
+pub use self::answers::AskingKeys;
 pub use self::authenticate::AuthError;
 pub use self::keys::{KeyCreated, KeyRequest};
 pub use self::listening::{Heard, Listening, Topic};

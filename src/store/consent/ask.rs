@@ -117,6 +117,15 @@ pub enum AskOutcome {
     },
 }
 
+/// Result of asking.
+#[derive(Clone, Debug)]
+pub struct ConsentAsked {
+    /// Outcome for the call.
+    pub outcome: AskOutcome,
+    /// States of earlier requests of this call that ended on the way.
+    pub ended: Vec<ConsentState>,
+}
+
 impl NewConsent {
     fn digests(&self) -> Vec<&[u8]> {
         self.digests.iter().map(<[u8; DIGEST_BYTES]>::as_slice).collect()
@@ -133,9 +142,9 @@ impl Store {
         tenant: TenantId,
         new: &NewConsent,
         limits: AskLimits,
-    ) -> Result<AskOutcome, StoreError> {
+    ) -> Result<ConsentAsked, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        let mut asking = Asking { tx: &mut tx, tenant, new };
+        let mut asking = Asking { tx: &mut tx, tenant, new, ended: Vec::new() };
         let outcome = match asking.is_fenced().await? {
             true => AskOutcome::Fenced,
             false => match asking.earlier().await? {
@@ -146,6 +155,7 @@ impl Store {
                 },
             },
         };
+        let ended = asking.ended;
         if let AskOutcome::Pending { row, is_new: true } = &outcome {
             revisions::tell_consent(&mut tx, tenant, row.id).await?;
         }
@@ -156,7 +166,7 @@ impl Store {
             // nothing changed that must last
             _ => tx.commit().await?,
         }
-        Ok(outcome)
+        Ok(ConsentAsked { outcome, ended })
     }
 }
 
@@ -164,6 +174,8 @@ struct Asking<'a> {
     tx: &'a mut Unit,
     tenant: TenantId,
     new: &'a NewConsent,
+    /// States of requests that this ended.
+    ended: Vec<ConsentState>,
 }
 
 impl Asking<'_> {
@@ -220,20 +232,25 @@ impl Asking<'_> {
 
     /// Ends an open request, and notes that the caller was told. Returns whether this call did.
     async fn end(&mut self, row: &ConsentRow, state: ConsentState) -> Result<bool, StoreError> {
-        let ended = sqlx::query(concat!(
-            "update consent_requests set state = $3, told_at = now(), ended_at = coalesce(ended_at, now())
-             where tenant_id = $1 and id = $2 and told_at is null and ",
+        let was_open: Option<bool> = sqlx::query_scalar(concat!(
+            "update consent_requests c set state = $3, told_at = now(), ended_at = coalesce(ended_at, now())
+             from (select tenant_id as its_tenant, id as its_id, ended_at is null as was_open
+                   from consent_requests where tenant_id = $1 and id = $2 for update) before
+             where c.tenant_id = before.its_tenant and c.id = before.its_id and told_at is null and ",
             state_now!(),
-            " = $4 and expires_at > now() - make_interval(secs => $5)"
+            " = $4 and expires_at > now() - make_interval(secs => $5)
+             returning was_open"
         ))
         .bind(self.tenant.0)
         .bind(row.id)
         .bind(state.as_str())
         .bind(row.state.as_str())
         .bind(TOLD_WITHIN.as_seconds_f64())
-        .execute(&mut **self.tx)
+        .fetch_optional(&mut **self.tx)
         .await?;
-        Ok(ended.rows_affected() == 1)
+        // the sweep may have ended it before
+        self.ended.extend(was_open.unwrap_or_default().then_some(state));
+        Ok(was_open.is_some())
     }
 
     /// Returns the reason for which nobody is asked.
@@ -287,7 +304,7 @@ impl Asking<'_> {
     async fn insert(&mut self) -> Result<AskOutcome, StoreError> {
         let new = self.new;
         // one whose time is over must not stand in the way of the new one
-        sqlx::query(
+        let run_out = sqlx::query(
             "update consent_requests set state = 'timed_out', ended_at = now()
              where tenant_id = $1 and principal = $2 and digest = any($3) and state = 'pending'
                and expires_at <= now()",
@@ -297,6 +314,7 @@ impl Asking<'_> {
         .bind(self.new.digests())
         .execute(&mut **self.tx)
         .await?;
+        self.ended.extend((0..run_out.rows_affected()).map(|_| ConsentState::TimedOut));
         let reason = &new.reason;
         let signals: Vec<&str> = reason.risk.signals.iter().map(|signal| signal.as_str()).collect();
         let options: Vec<&str> = new.options.iter().map(|option| option.as_str()).collect();

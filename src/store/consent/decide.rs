@@ -22,6 +22,8 @@ pub enum DecideOutcome {
         row: Box<ConsentRow>,
         /// Revision of the tenant's keys and grants; `None` if nothing was remembered.
         rev: Option<i64>,
+        /// Number of other requests that ended with the turn.
+        also_cancelled: u64,
     },
     /// The request is not pending any more: somebody else was first, or its time is over.
     Taken(Box<ConsentRow>),
@@ -69,25 +71,26 @@ impl Store {
         if let (Some(grant), Some(rev)) = (&new.grant, rev) {
             grants::insert(&mut tx, tenant, new, grant, &row, rev).await?;
         }
-        if new.decision == ConsentDecision::CancelTurn {
-            fence(&mut tx, tenant, new, &row).await?;
-        }
+        let also_cancelled = match new.decision {
+            ConsentDecision::CancelTurn => fence(&mut tx, tenant, new, &row).await?,
+            _ => 0,
+        };
         revisions::tell_consent(&mut tx, tenant, row.id).await?;
         match rev {
             Some(rev) => revisions::commit(tx, tenant, RevisionKind::Access, rev).await.map(drop)?,
             None => tx.commit_change().await?,
         }
-        Ok(DecideOutcome::Decided { row: Box::new(row), rev })
+        Ok(DecideOutcome::Decided { row: Box::new(row), rev, also_cancelled })
     }
 }
 
-/// Fences the turn of a request, and cancels what else is open in it.
+/// Fences the turn of a request, and cancels what else is open in it. Returns how many requests that are.
 async fn fence(
     tx: &mut Unit,
     tenant: TenantId,
     new: &NewDecision,
     row: &ConsentRow,
-) -> Result<(), StoreError> {
+) -> Result<u64, StoreError> {
     let lasts: TimeDelta = FENCE;
     sqlx::query(
         "insert into consent_fences (tenant_id, id, principal, session_id, ends_at)
@@ -116,8 +119,8 @@ async fn fence(
     .bind(new.decision.as_str())
     .fetch_all(&mut **tx)
     .await?;
-    for id in others {
-        revisions::tell_consent(tx, tenant, id).await?;
+    for id in &others {
+        revisions::tell_consent(tx, tenant, *id).await?;
     }
-    Ok(())
+    Ok(others.len() as u64)
 }

@@ -6,6 +6,7 @@ mod command;
 mod decided;
 mod in_band;
 mod locale;
+mod operated;
 mod replicas;
 mod watched;
 mod who;

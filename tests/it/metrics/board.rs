@@ -101,6 +101,7 @@ async fn every_query_finds_what_it_asks_for() {
                 && page.sum("mcp_server_operation_duration_seconds_count", &[("error_type", "upstream_lost")])
                     == 1.0
                 && is_there("mcpproxy_lease_held")
+                && is_there("mcpproxy_consent_pending_requests")
                 && page.sum("mcpproxy_activity_commit_duration_seconds_count", &[("lane", "ending")]) > 0.0
         })
         .await;
@@ -134,6 +135,14 @@ async fn every_query_finds_what_it_asks_for() {
     for family in page.text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let name = family.split(' ').next().unwrap();
         assert!(said.contains(&format!("`{name}`")), "{name} is not in docs/telemetry.md");
+    }
+    let cells = said.lines().filter_map(|line| line.strip_prefix("| `mcp")?.split('|').next());
+    let names = cells.flat_map(|cell| cell.split('`').step_by(2)).map(|rest| rest.trim_start_matches("mcp"));
+    let told: Vec<&str> =
+        names.filter(|rest| rest.starts_with("proxy_") || rest.ends_with("_seconds")).collect();
+    assert!(told.len() > 50, "{told:?}");
+    for rest in told {
+        assert!(page.text.contains(&format!("# TYPE mcp{rest} ")), "mcp{rest} is on no page");
     }
 }
 

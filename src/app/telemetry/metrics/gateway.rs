@@ -6,7 +6,7 @@ use super::page::{Labels, MetricsPage};
 use crate::domain::measure::{Between, OTHER, OperationKey, Series};
 use crate::domain::refusal::Code;
 use crate::faces::Faces;
-use crate::gateway::{LogMeasures, LogVitals, LostSpans, MemoryVitals, Readiness, Vitals};
+use crate::gateway::{ConsentMeasures, LogMeasures, LogVitals, LostSpans, MemoryVitals, Readiness, Vitals};
 use crate::store::StoreVitals;
 
 const SERVER_OPERATIONS: &str = "How long MCP clients waited for an answer";
@@ -25,6 +25,7 @@ pub(super) fn write(faces: &Faces, page: &mut MetricsPage<'_>) -> fmt::Result {
     let overhead = gateway.calls.overhead.all();
     let overhead = overhead.iter().map(|(tier, took)| (vec![("tier", *tier)], took.seen()));
     page.histograms("mcpproxy_call_overhead_seconds", added, overhead)?;
+    consent(page, gateway.consent.measures())?;
     let vitals = gateway.upkeep.vitals();
     attempts(page, gateway.log.activity.measures())?;
     shed(page, faces, &vitals, gateway.log.activity.measures())?;
@@ -88,6 +89,26 @@ fn attempts(page: &mut MetricsPage<'_>, log: &LogMeasures) -> fmt::Result {
     let refusals =
         refusals.iter().map(|(code, count)| (vec![("code", code.map_or(OTHER, Code::as_str))], count.get()));
     page.counters("mcpproxy_refusals", "Attempts that the gateway refused, or that failed, by code", refusals)
+}
+
+/// Writes how permission requests end, and how long people take. Times of people are in no other metric.
+fn consent(page: &mut MetricsPage<'_>, measures: &ConsentMeasures) -> fmt::Result {
+    let pending =
+        "Permission requests of all tenants that wait for a person, as each replica has counted them last";
+    let count = measures.pending().map(|count| count as f64);
+    page.maybe_gauge("mcpproxy_consent_pending_requests", pending, count)?;
+    let ends = measures.ends.all();
+    let ends = ends.iter().map(|(end, count)| {
+        let mut labels = vec![("outcome", end.state.as_str())];
+        labels.extend(end.via.map(|via| ("via", via.as_str())));
+        (labels, count.get())
+    });
+    let decided = "Permission requests that were decided, or ended without a person";
+    page.counters("mcpproxy_consent_decisions", decided, ends)?;
+    let waits = measures.waits.all();
+    let waits = waits.iter().map(|(via, took)| (vec![("via", via.as_str())], took.seen()));
+    let took = "How long people took to decide";
+    page.histograms("mcpproxy_consent_decision_duration_seconds", took, waits)
 }
 
 /// Writes how much load was shed. All reasons are present from the start.

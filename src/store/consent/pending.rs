@@ -1,0 +1,28 @@
+//! Number of permission requests that wait, for monitoring.
+
+use uuid::Uuid;
+
+use crate::domain::id::TenantId;
+use crate::store::tx::{Lane, TxAccess};
+use crate::store::{Store, StoreError};
+
+impl Store {
+    /// Counts the requests that wait for a person, by tenant; tenants without any are left out. After `limit` requests of all
+    /// tenants together the rest is not counted.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn count_pending_consent(&self, limit: i64) -> Result<Vec<(TenantId, i64)>, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
+        let counts: Vec<(Uuid, i64)> = sqlx::query_as(
+            "select tenant_id, count(*)
+             from (select tenant_id from consent_requests where state = 'pending' and expires_at > now() limit $1) open
+             group by tenant_id",
+        )
+        .bind(limit)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(counts.into_iter().map(|(tenant, count)| (TenantId(tenant), count)).collect())
+    }
+}
