@@ -4,10 +4,13 @@ mod always;
 mod bounds;
 mod command;
 mod decided;
+mod gone;
 mod in_band;
 mod replicas;
 mod restarted;
 mod round_robin;
+mod told;
+mod tutorial;
 mod watched;
 mod who;
 
