@@ -307,11 +307,25 @@ fn every_folder_of_the_plan_is_there_and_nothing_else_on_top() {
     assert!(readme.lines().count() <= 150, "README.md is over 150 lines");
 }
 
-/// The tests that docs/security.md names exist, under exactly these names.
+/// Each checkbox of docs/permissions-r4.md names a test; none is left out.
+#[test]
+fn checkboxes_name_their_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("docs/permissions-r4.md")).expect("docs/permissions-r4.md");
+    let rows: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("| ") && !line.contains("| tests |")).collect();
+    assert_eq!(rows.len(), 56, "checkboxes of the requirement");
+    let names_none = |row: &&&str| !row.rsplit(" | ").next().is_some_and(|cell| cell.contains("::"));
+    let nameless: Vec<String> = rows.iter().filter(names_none).map(|row| format!("no test: {row}")).collect();
+    complain(&nameless);
+}
+
+/// The tests that docs/security.md and docs/permissions-r4.md name exist, under exactly these names.
 #[test]
 fn promises_name_their_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text = fs::read_to_string(root.join("docs/security.md")).expect("docs/security.md");
+    let pages = ["docs/security.md", "docs/permissions-r4.md"];
+    let text = pages.map(|page| fs::read_to_string(root.join(page)).expect(page)).concat();
     let is_name = |code: &&str| code.contains("::") && !code.contains(' ') && !code.starts_with("it::");
     let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_name).collect();
     assert!(named.len() > 50, "{} tests are named", named.len());

@@ -1,10 +1,11 @@
 // The official TypeScript client of both eras: `@modelcontextprotocol/client`.
 //
-//   node client2.mjs URL KEY STEPS_JSON [--mode modern|legacy|auto] [--form JSON]
+//   node client2.mjs URL KEY STEPS_JSON [--mode modern|legacy|auto] [--answer JSON]
 //
 // `modern` accepts revision 2026-07-28 only, `legacy` shakes hands, and `auto`
-// (the default) probes first and falls back. With `--form` it declares that it
-// shows forms, and fills in each of them with the given content.
+// (the default) probes first and falls back. With `--answer` it declares that it
+// shows forms, and answers each of them so, such as {"action": "decline"}; the
+// report has what it was asked.
 // The step `listen` is in listen.mjs.
 
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
@@ -17,18 +18,22 @@ function optionsOf(args) {
   for (let at = 0; at < args.length; at += 2) {
     const [name, value] = args.slice(at, at + 2);
     if (name === '--mode' && Object.hasOwn(MODES, value)) options.mode = MODES[value];
-    else if (name === '--form' && value !== undefined) options.form = JSON.parse(value);
-    else throw new Error('the options are --mode modern, legacy or auto, and --form JSON');
+    else if (name === '--answer' && value !== undefined) options.answer = JSON.parse(value);
+    else throw new Error('the options are --mode modern, legacy or auto, and --answer JSON');
   }
   return options;
 }
 
 await main(({ url, requestInit, fetch, args }) => {
-  const { mode, form } = optionsOf(args);
-  const capabilities = form === undefined ? {} : { elicitation: { form: {} } };
+  const { mode, answer } = optionsOf(args);
+  const capabilities = answer === undefined ? {} : { elicitation: { form: {} } };
   const client = new Client(CLIENT_INFO, { versionNegotiation: { mode }, capabilities });
-  if (form !== undefined) {
-    client.setRequestHandler('elicitation/create', () => ({ action: 'accept', content: form }));
+  const asked = [];
+  if (answer !== undefined) {
+    client.setRequestHandler('elicitation/create', (request) => {
+      asked.push(request.params);
+      return answer;
+    });
   }
   const transport = new StreamableHTTPClientTransport(url, { requestInit, fetch });
   return {
@@ -41,6 +46,7 @@ await main(({ url, requestInit, fetch, args }) => {
       era: client.getProtocolEra() ?? null,
       protocolVersion: client.getNegotiatedProtocolVersion() ?? null,
       sessionId: transport.sessionId ?? null,
+      asked,
     }),
   };
 });

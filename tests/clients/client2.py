@@ -1,8 +1,10 @@
 """The official Python client of both eras: `mcp` 2.x.
 
-    python client2.py URL KEY STEPS_JSON [auto|legacy]
+    python client2.py URL KEY STEPS_JSON [auto|legacy [ANSWER_JSON]]
 
-`legacy` shakes hands, `auto` (the default) probes first and falls back. The step `listen` is in listen.py.
+`legacy` shakes hands, `auto` (the default) probes first and falls back. With an answer it declares that it shows forms,
+and answers each of them so, such as {"action": "decline"}; the report has what it was asked. The step `listen` is in
+listen.py.
 """
 
 from contextlib import asynccontextmanager
@@ -11,7 +13,7 @@ import anyio
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import Implementation, PromptReference
+from mcp.types import ElicitResult, Implementation, PromptReference
 
 from harness import TOTAL_S_MAX, main
 from listen import AGAIN_S, LISTEN_S_MAX, Stream
@@ -23,9 +25,9 @@ MODERN = "2026-07-28"
 
 
 class Driver:
-    def __init__(self, client, stream):
+    def __init__(self, client, stream, asked):
         self._client, self._stream = client, stream
-        self.about = {"protocolVersion": client.protocol_version}
+        self.about = {"protocolVersion": client.protocol_version, "asked": asked}
 
     async def tools(self):
         return (await self._client.list_tools()).tools
@@ -75,14 +77,21 @@ class Driver:
 
 @asynccontextmanager
 async def open_client(url, key, arguments):
-    mode = arguments[0] if arguments else "auto"
+    mode, answer = (*arguments, *("auto", None)[len(arguments) :])
+    asked = []
+
+    async def answer_form(_, params):
+        asked.append(params.model_dump(mode="json", by_alias=True, exclude_none=True))
+        return ElicitResult.model_validate_json(answer)
+
     stream = Stream()
     options = {"headers": {"X-API-Key": key}, "timeout": TOTAL_S_MAX + LISTEN_S_MAX}
     hooks = {"response": [stream.on_response]}
     async with httpx2.AsyncClient(**options, event_hooks=hooks) as http:
         transport = streamable_http_client(url, http_client=http)
-        async with Client(transport, mode=mode, client_info=CLIENT_INFO, message_handler=stream.on_message) as client:
-            yield Driver(client, stream)
+        about = {"client_info": CLIENT_INFO, "elicitation_callback": answer_form if answer else None}
+        async with Client(transport, mode=mode, message_handler=stream.on_message, **about) as client:
+            yield Driver(client, stream, asked)
 
 
 main(open_client)

@@ -1,8 +1,8 @@
-//! An official client that answers servers by itself, on two replicas that take turns.
+//! Official clients that answer servers by themselves, on two replicas that take turns.
 
 use serde_json::{Value, json};
 
-use super::stacks::answering;
+use super::stacks::{MODERN_STACKS, asking};
 use crate::support::upstream::Say;
 use crate::support::{Balancer, DIRECT, Gateway, Stage, Tool, Upstream};
 
@@ -18,7 +18,7 @@ fn question(state: &str) -> Say {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_official_client_answers_round_by_round() {
+async fn official_clients_answer_round_by_round() {
     let stage = Stage::with(&[ON]).await;
     let other = Gateway::start(&stage.database, &[ON]).await;
     let tenant = stage.tenant("acme").await;
@@ -30,27 +30,29 @@ async fn the_official_client_answers_round_by_round() {
     ];
     let upstream = Upstream::modern(vec![Tool::writes("ask").says(Say::Rounds(rounds))]).await;
     tenant.add("up", &upstream).await;
-    let key = tenant.agent_with(json!({"direct_endpoint": true})).await;
     let balancer = Balancer::before(&[&stage.gateway, &other]).await;
+    let answer = json!({"action": "accept", "content": {"name": "ana"}});
     let arguments = json!({"n": 1});
     let inner = json!({"name": "up:ask", "args": arguments});
-    let calls = [("/mcp", "call_tool_write", &inner), (DIRECT, "up:ask", &arguments)];
-    for (path, name, arguments) in calls {
-        let steps = json!([{"call": {"name": name, "arguments": arguments}}]);
-        let (code, report) = answering(&format!("{}{path}", balancer.url), &key, &steps).await;
-        assert_eq!(code, Some(0), "{report}");
-        assert_eq!(report["steps"][0]["ok"]["content"][0]["text"], "done", "{report}");
-        let sent: Vec<Value> =
-            upstream.calls().iter().map(|call| serde_json::from_str(&call.params).unwrap()).collect();
-        let [.., second, third] = sent.as_slice() else { panic!("{sent:?}") };
-        for (params, state) in [(second, "one"), (third, "two")] {
-            assert_eq!(params["requestState"], state, "{params}");
-            assert_eq!(params["inputResponses"]["who"]["content"], json!({"name": "ana"}), "{params}");
+    for stack in &MODERN_STACKS {
+        let key = tenant.agent_with(json!({"direct_endpoint": true})).await;
+        let calls = [("/mcp", "call_tool_write", &inner), (DIRECT, "up:ask", &arguments)];
+        for (path, name, arguments) in calls {
+            let steps = json!([{"call": {"name": name, "arguments": arguments}}]);
+            let report = asking(stack, Some(&answer), &format!("{}{path}", balancer.url), &key, &steps).await;
+            assert_eq!(report["steps"][0]["ok"]["content"][0]["text"], "done", "{report}");
+            let sent: Vec<Value> =
+                upstream.calls().iter().map(|call| serde_json::from_str(&call.params).unwrap()).collect();
+            let [.., second, third] = sent.as_slice() else { panic!("{sent:?}") };
+            for (params, state) in [(second, "one"), (third, "two")] {
+                assert_eq!(params["requestState"], state, "{params}");
+                assert_eq!(params["inputResponses"]["who"]["content"], json!({"name": "ana"}), "{params}");
+            }
         }
+        let passed = balancer.passed(key.key.as_deref().unwrap());
+        let calls: Vec<usize> =
+            passed.iter().filter(|sent| sent.rpc == "tools/call").map(|sent| sent.replica).collect();
+        assert!(calls.contains(&0) && calls.contains(&1), "{passed:?}");
     }
-    assert_eq!(upstream.counts().calls, 6);
-    let passed = balancer.passed(key.key.as_deref().unwrap());
-    let calls: Vec<usize> =
-        passed.iter().filter(|sent| sent.rpc == "tools/call").map(|sent| sent.replica).collect();
-    assert!(calls.contains(&0) && calls.contains(&1), "{passed:?}");
+    assert_eq!(upstream.counts().calls, 12);
 }

@@ -90,8 +90,8 @@ fn command(program: &str, home: &Path) -> Command {
     command
 }
 
-/// A client's program; it reads its steps from standard input.
-fn client(stack: &Stack, endpoint: &str, key: &str, home: &Path) -> Command {
+/// A client's program; it reads its steps from standard input. With an answer it shows forms, and answers all of them so.
+fn client(stack: &Stack, answer: Option<&Value>, endpoint: &str, key: &str, home: &Path) -> Command {
     let program = match stack.script {
         "client1.py" => installed(&tools().join("py1/bin/python")),
         "client2.py" => installed(&tools().join("venv/bin/python")),
@@ -105,14 +105,24 @@ fn client(stack: &Stack, endpoint: &str, key: &str, home: &Path) -> Command {
     if stack.script == "remote.mjs" {
         command.arg(home);
     }
+    if let Some(answer) = answer {
+        let option = ["--answer"].into_iter().filter(|_| stack.script == "client2.mjs");
+        command.args(option).arg(answer.to_string());
+    }
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
 /// Exit code and report of a client that ran these steps at this address with this key.
-async fn run(stack: &Stack, endpoint: &str, key: &str, steps: &Value) -> (Option<i32>, Value) {
+async fn run(
+    stack: &Stack,
+    answer: Option<&Value>,
+    endpoint: &str,
+    key: &str,
+    steps: &Value,
+) -> (Option<i32>, Value) {
     let home = tempfile::tempdir().unwrap();
-    let mut child = client(stack, endpoint, key, home.path())
+    let mut child = client(stack, answer, endpoint, key, home.path())
         .spawn()
         .unwrap_or_else(|error| panic!("{}: {error}; {INSTALL}", stack.script));
     // a client that does not even start says so itself
@@ -123,11 +133,25 @@ async fn run(stack: &Stack, endpoint: &str, key: &str, steps: &Value) -> (Option
     (output.status.code(), report)
 }
 
-/// The official client that answers what a server asks in the middle of a call, with this form.
-pub async fn answering(endpoint: &str, key: &Api, steps: &Value) -> (Option<i32>, Value) {
-    const MODE: [&str; 4] = ["--mode", "modern", "--form", r#"{"name":"ana"}"#];
-    let stack = stack("npm client 2.x, answering", "client2.mjs", &MODE, MODERN);
-    run(&stack, endpoint, key.key.as_deref().unwrap(), steps).await
+/// The official clients of the modern era, as their users have them: each settles on it by itself.
+pub const MODERN_STACKS: [Stack; 2] = [STACKS[3], STACKS[6]];
+
+/// Runs these steps on a modern client, whose user gives this answer to every form; without, it shows none.
+pub async fn asking(
+    stack: &Stack,
+    answer: Option<&Value>,
+    endpoint: &str,
+    key: &Api,
+    steps: &Value,
+) -> Value {
+    let (code, report) = run(stack, answer, endpoint, key.key.as_deref().unwrap(), steps).await;
+    assert_eq!(
+        (code, &report["protocolVersion"]),
+        (Some(0), &Value::from(MODERN)),
+        "{}: {report}",
+        stack.name
+    );
+    report
 }
 
 /// Runs every client on `/mcp` with a key of its own, a few at a time: with its exit code, 0 once it is connected.
@@ -143,7 +167,7 @@ pub async fn run_all_at(
 ) -> Vec<(Stack, Api, Option<i32>, Value)> {
     assert_eq!(keys.len(), STACKS.len());
     let runs = STACKS.into_iter().zip(keys).map(|(stack, key)| async move {
-        let (code, report) = run(&stack, endpoint, key.key.as_deref().unwrap(), steps).await;
+        let (code, report) = run(&stack, None, endpoint, key.key.as_deref().unwrap(), steps).await;
         (stack, key, code, report)
     });
     stream::iter(runs).buffered(AT_ONCE).collect().await
@@ -182,7 +206,7 @@ impl Listener {
     /// The step `listen` and no other.
     pub fn start(stack: &Stack, endpoint: &str, key: &str) -> Listener {
         let home = tempfile::tempdir().unwrap();
-        let mut command = client(stack, endpoint, key, home.path());
+        let mut command = client(stack, None, endpoint, key, home.path());
         let mut child = command.stderr(Stdio::null()).spawn().unwrap();
         let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let (found, lines) = mpsc::channel(LINES_MAX);

@@ -9,26 +9,27 @@ use crate::rounds::{asks_twice, client, state_of};
 use crate::support::{Api, Gateway, Mcp, Outcome, Stage, Tool, Upstream, settle};
 
 const SOON: Duration = Duration::from_secs(5);
-const ARGS: &str = r#"{"path":"/a","password":"hunter2hunter2"}"#;
+pub(super) const ARGS: &str = r#"{"path":"/a","password":"hunter2hunter2"}"#;
 
 /// Calls a tool that writes, with further members of `params`.
-async fn call(client: Mcp, tool: &str, args: &str, more: &str) -> Outcome {
+pub(super) async fn call(client: Mcp, tool: &str, args: &str, more: &str) -> Outcome {
     let params =
         format!(r#"{{"name":"call_tool_write","arguments":{{"name":"zoo:{tool}","args":{args}}}{more}}}"#);
     Outcome { answer: client.request("tools/call", &params).await }
 }
 
 /// Further members: this answer to the gateway's question, with the state.
-fn answer(answer: &str, state: &str) -> String {
+pub(super) fn answer(answer: &str, state: &str) -> String {
     format!(r#","inputResponses":{{"mcpproxy.consent":{answer}}},"requestState":"{state}""#)
 }
 
-fn accept(decision: &str) -> String {
+/// Answer of a person who chose this decision.
+pub(super) fn accept(decision: &str) -> String {
     format!(r#"{{"action":"accept","content":{{"decision":"{decision}"}}}}"#)
 }
 
 /// Calls the tool that writes and gets the question; returns its form and the state.
-async fn question(api: &Api) -> (Value, String) {
+pub(super) async fn question(api: &Api) -> (Value, String) {
     let asked = call(client(api), "writer", ARGS, "").await;
     let result: Value = serde_json::from_str(asked.raw()).unwrap();
     assert_eq!(result["resultType"], "input_required", "{result}");

@@ -4,10 +4,15 @@ mod always;
 mod bounds;
 mod command;
 mod decided;
+mod gone;
 mod in_band;
 mod locale;
 mod operated;
 mod replicas;
+mod restarted;
+mod round_robin;
+mod told;
+mod tutorial;
 mod watched;
 mod who;
 
@@ -23,11 +28,17 @@ async fn asking(settings: &[(&str, &str)], rules: Value) -> (Stage, Tenant, Upst
 /// A tenant with a server of these tools, whose every call asks; rules come first.
 async fn asking_of(settings: &[(&str, &str)], rules: Value, tools: Vec<Tool>) -> (Stage, Tenant, Upstream) {
     let stage = Stage::with(settings).await;
+    let (tenant, upstream) = asking_on(&stage, rules, tools).await;
+    (stage, tenant, upstream)
+}
+
+/// Adds such a tenant with a server of these tools.
+async fn asking_on(stage: &Stage, rules: Value, tools: Vec<Tool>) -> (Tenant, Upstream) {
     let tenant = stage.tenant("acme").await;
     let upstream = Upstream::handshake(tools).await;
     tenant.add("zoo", &upstream).await;
     set(&tenant, rules).await;
-    (stage, tenant, upstream)
+    (tenant, upstream)
 }
 
 /// Replaces the tenant's rules; what none matches asks.

@@ -1,5 +1,5 @@
-//! A load balancer without stickiness: each request goes to the next replica, whatever session it belongs to. It
-//! notes what passed, so that a test sees what a client really sent and got.
+//! A load balancer without stickiness: each request goes to the next replica, whatever session it belongs to. Replicas
+//! that take no connection are passed over. It notes what passed, so that a test sees what a client really sent and got.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use futures_util::StreamExt;
+use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -108,15 +109,7 @@ impl Drop for Balancer {
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else { return failed() };
-    let replica = shared.next.fetch_add(1, Ordering::Relaxed) % shared.replicas.len();
-    let url = format!("{}{}", shared.replicas[replica], head.uri);
-    let sent = shared
-        .http
-        .request(head.method.clone(), url)
-        .headers(end_to_end(&head.headers))
-        .body(body.clone())
-        .send();
-    let Ok(answer) = sent.await else { return failed() };
+    let Some((replica, answer)) = send(&shared, &head, &body).await else { return failed() };
     let text = |headers: &HeaderMap, name: &str| {
         headers
             .get(name)
@@ -144,6 +137,21 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
+}
+
+/// Sends a request to the next replica that takes connections. Returns its position and answer.
+async fn send(shared: &Shared, head: &Parts, body: &Bytes) -> Option<(usize, reqwest::Response)> {
+    for _ in 0..shared.replicas.len() {
+        let replica = shared.next.fetch_add(1, Ordering::Relaxed) % shared.replicas.len();
+        let url = format!("{}{}", shared.replicas[replica], head.uri);
+        let request = shared.http.request(head.method.clone(), url).headers(end_to_end(&head.headers));
+        match request.body(body.clone()).send().await {
+            Ok(answer) => return Some((replica, answer)),
+            Err(error) if error.is_connect() => {}
+            Err(_) => return None,
+        }
+    }
+    None
 }
 
 fn end_to_end(headers: &HeaderMap) -> HeaderMap {

@@ -1,5 +1,6 @@
 //! The command line, run as people run it.
 
+use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -84,6 +85,20 @@ pub async fn cli(api: &Api, args: &[&str]) -> Run {
 /// Runs a command with these variables only.
 pub async fn cli_with(env: &[(&str, &str)], args: &[&str]) -> Run {
     run(bare().envs(env.iter().copied()).args(args).output().await.unwrap())
+}
+
+/// Runs a line as this caller types it into a shell, in this folder; returns what the terminal shows.
+pub async fn cli_typed(api: &Api, folder: &Path, line: &str) -> String {
+    let own = of(api);
+    let programs = Path::new(own.as_std().get_program()).parent().unwrap();
+    let mut command = Command::new("sh");
+    command.env_clear().stdin(Stdio::null()).kill_on_drop(true).current_dir(folder);
+    for (name, value) in own.as_std().get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    command.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
+    command.args(["-c", &format!("exec 2>&1; {line}")]);
+    run(command.output().await.unwrap()).out
 }
 
 /// Runs a command as this caller, with this on its standard input.

@@ -29,7 +29,7 @@ mod wait;
 pub use self::answer::Answer;
 pub use self::api::Api;
 pub use self::balancer::{Balancer, Exchange};
-pub use self::cli::{Following, Run, cli, cli_at_terminal, cli_reading, cli_with};
+pub use self::cli::{Following, Run, cli, cli_at_terminal, cli_reading, cli_typed, cli_with};
 pub use self::database::Database;
 pub use self::document::Document;
 pub use self::ear::Ear;
