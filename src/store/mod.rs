@@ -55,7 +55,7 @@ pub use activity_tail::{Commit, Tail};
 pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
 pub use consent::{
-    AskLimits, AskOutcome, ConsentClaim, ConsentFilter, ConsentGrant, ConsentRow, ConsentSwept,
+    AskLimits, AskOutcome, CallTurn, ConsentClaim, ConsentFilter, ConsentGrant, ConsentRow, ConsentSwept,
     ConsumeOutcome, DecideOutcome, GrantInForce, NewConsent, NewDecision, NewGrant, OLD_CONSENT_TABLES,
 };
 pub use error::StoreError;

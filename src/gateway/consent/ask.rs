@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::call::ConsentCall;
 use super::refusals::{self, ConsentTold};
 use super::run::Permit;
-use super::{Consent, ConsentView, PendingAsk, failed, new_id};
+use super::{Consent, ConsentView, PendingAsk, failed, new_id, turn};
 use crate::domain::consent;
 use crate::domain::policy::{AskTerms, Assurance};
 use crate::domain::reason::{AskReason, Language};
@@ -60,12 +60,10 @@ impl Consent {
         let arguments = reason.arguments.text.clone();
         let new = NewConsent {
             id: new_id(clock::now()),
-            key: caller.key,
+            turn: turn(attempt),
             owner: caller.owner.clone(),
             person: caller.person.owner.clone(),
             creator: caller.person.creator,
-            session: attempt.session_id.clone(),
-            session_began: attempt.session_began,
             server_id: call.tool.server.id,
             server: server.to_owned(),
             tool: tool.to_owned(),
@@ -89,7 +87,7 @@ impl Consent {
         })?;
         let name = &call.tool.canonical;
         let (refusal, step, id) = match outcome {
-            AskOutcome::Granted(row) => return Ok(AskResult::Granted(Permit::of(&row))),
+            AskOutcome::Granted(row) => return Ok(AskResult::Granted(Permit::of(&row, terms.assurance))),
             AskOutcome::Pending { row, is_new } => {
                 if is_new {
                     self.note(attempt, row.id, "asked", call.names());

@@ -32,7 +32,7 @@ use super::{Ground, Lifecycle, Options};
 use crate::domain::activity::{Record, RecordKind, Source, Status};
 use crate::domain::id::TenantId;
 use crate::gateway::clock;
-use crate::store::{Store, StoreError};
+use crate::store::{CallTurn, Store, StoreError};
 use crate::upstream::Pool;
 
 /// Most requests of each kind that one sweep ends.
@@ -89,6 +89,15 @@ impl Consent {
         record.consent_id = Some(id);
         record.status = Status::Success;
         self.log.write(record);
+    }
+}
+
+/// Returns the turn of an attempt.
+fn turn(attempt: &Attempt) -> CallTurn {
+    CallTurn {
+        key: attempt.caller.key,
+        session: attempt.session_id.clone(),
+        session_began: attempt.session_began,
     }
 }
 

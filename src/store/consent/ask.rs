@@ -3,8 +3,9 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
+use super::fence::{self, CallTurn};
 use super::read::request_columns;
-use super::{ConsentRow, fenced, principal, state_now};
+use super::{ConsentRow, principal, state_now};
 use crate::domain::consent::{COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, DIGEST_BYTES};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 use crate::domain::operation::OperationType;
@@ -26,18 +27,14 @@ const MINUTE: TimeDelta = TimeDelta::minutes(1);
 pub struct NewConsent {
     /// Id of the request, if a new one is needed: ordered by time.
     pub id: Uuid,
-    /// Key that calls; `None` for the bootstrap key.
-    pub key: Option<KeyId>,
+    /// Turn of the call, with the key that calls.
+    pub turn: CallTurn,
     /// Owner of the key.
     pub owner: String,
     /// Owner for separation of duties; `None` if nobody named one.
     pub person: Option<String>,
     /// Key that created the calling one.
     pub creator: Option<KeyId>,
-    /// Session of the call; `None` without one.
-    pub session: Option<String>,
-    /// Time at which the session began at the latest; `None` if that is unknown.
-    pub session_began: Option<DateTime<Utc>>,
     /// Server of the tool.
     pub server_id: ServerId,
     /// Name of that server.
@@ -133,8 +130,9 @@ impl Store {
         limits: AskLimits,
     ) -> Result<AskOutcome, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let is_fenced = fence::holds(&mut tx, tenant, &new.turn).await?;
         let mut asking = Asking { tx: &mut tx, tenant, new };
-        let outcome = match asking.is_fenced().await? {
+        let outcome = match is_fenced {
             true => AskOutcome::Fenced,
             false => match asking.earlier().await? {
                 Some(outcome) => outcome,
@@ -165,16 +163,6 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    async fn is_fenced(&mut self) -> Result<bool, StoreError> {
-        Ok(sqlx::query_scalar(concat!("select ", fenced!()))
-            .bind(self.tenant.0)
-            .bind(principal(self.new.key))
-            .bind(&self.new.session)
-            .bind(self.new.session_began)
-            .fetch_one(&mut **self.tx)
-            .await?)
-    }
-
     /// Returns the outcome of the newest request of this call that still counts.
     async fn earlier(&mut self) -> Result<Option<AskOutcome>, StoreError> {
         let Some(row) = self.newest().await? else { return Ok(None) };
@@ -209,7 +197,7 @@ impl Asking<'_> {
              order by id desc limit 1"
         ))
         .bind(self.tenant.0)
-        .bind(principal(self.new.key))
+        .bind(principal(self.new.turn.key))
         .bind(self.new.digests())
         .bind(self.new.assurance.as_str())
         .fetch_optional(&mut **self.tx)
@@ -239,7 +227,7 @@ impl Asking<'_> {
         // asks of one key are counted one after the other
         sqlx::query("select pg_advisory_xact_lock(hashtext($1::text), hashtext($2::text))")
             .bind(self.tenant.0)
-            .bind(principal(self.new.key))
+            .bind(principal(self.new.turn.key))
             .execute(&mut **self.tx)
             .await?;
         let (denials, until): (i64, Option<DateTime<Utc>>) = sqlx::query_as(
@@ -252,7 +240,7 @@ impl Asking<'_> {
                and decided_at >= newest.last - make_interval(secs => $5)",
         )
         .bind(self.tenant.0)
-        .bind(principal(self.new.key))
+        .bind(principal(self.new.turn.key))
         .bind(self.new.server_id.0)
         .bind(&self.new.tool)
         .bind(COOLDOWN.as_seconds_f64())
@@ -269,7 +257,7 @@ impl Asking<'_> {
              where tenant_id = $1 and principal = $2 and created_at > now() - make_interval(secs => $3)",
         )
         .bind(self.tenant.0)
-        .bind(principal(self.new.key))
+        .bind(principal(self.new.turn.key))
         .bind(MINUTE.as_seconds_f64())
         .fetch_one(&mut **self.tx)
         .await?;
@@ -291,7 +279,7 @@ impl Asking<'_> {
                and expires_at <= now()",
         )
         .bind(self.tenant.0)
-        .bind(principal(new.key))
+        .bind(principal(new.turn.key))
         .bind(self.new.digests())
         .execute(&mut **self.tx)
         .await?;
@@ -312,11 +300,11 @@ impl Asking<'_> {
         ))
         .bind(self.tenant.0)
         .bind(new.id)
-        .bind(principal(new.key))
+        .bind(principal(new.turn.key))
         .bind(&new.owner)
         .bind(&new.person)
         .bind(new.creator.map(|key| key.0))
-        .bind(&new.session)
+        .bind(&new.turn.session)
         .bind(new.server_id.0)
         .bind(&new.server)
         .bind(&new.tool)

@@ -1,16 +1,12 @@
 //! Decisions: the first one wins, by one conditional update.
 
-use chrono::TimeDelta;
-use uuid::Uuid;
-
 use super::decision::NewDecision;
 use super::read::{find, request_columns};
-use super::{ConsentRow, grants, principal, state_now};
-use crate::domain::consent::{ConsentDecision, FENCE};
+use super::{ConsentRow, fence, grants, principal, state_now};
+use crate::domain::consent::ConsentDecision;
 use crate::domain::id::TenantId;
 use crate::store::revisions::{self, RevisionKind};
 use crate::store::tx::{Lane, TxAccess};
-use crate::store::unit::Unit;
 use crate::store::{Store, StoreError};
 
 /// Outcome of a decision.
@@ -70,7 +66,7 @@ impl Store {
             grants::insert(&mut tx, tenant, new, grant, &row, rev).await?;
         }
         if new.decision == ConsentDecision::CancelTurn {
-            fence(&mut tx, tenant, new, &row).await?;
+            fence::begin(&mut tx, tenant, new, &row).await?;
         }
         revisions::tell_consent(&mut tx, tenant, row.id).await?;
         match rev {
@@ -79,45 +75,4 @@ impl Store {
         }
         Ok(DecideOutcome::Decided { row: Box::new(row), rev })
     }
-}
-
-/// Fences the turn of a request, and cancels what else is open in it.
-async fn fence(
-    tx: &mut Unit,
-    tenant: TenantId,
-    new: &NewDecision,
-    row: &ConsentRow,
-) -> Result<(), StoreError> {
-    let lasts: TimeDelta = FENCE;
-    sqlx::query(
-        "insert into consent_fences (tenant_id, id, principal, session_id, ends_at)
-         values ($1, $2, $3, $4, now() + make_interval(secs => $5))",
-    )
-    .bind(tenant.0)
-    .bind(row.id)
-    .bind(row.principal)
-    .bind(&row.session_id)
-    .bind(lasts.as_seconds_f64())
-    .execute(&mut **tx)
-    .await?;
-    let others: Vec<Uuid> = sqlx::query_scalar(
-        "update consent_requests set state = 'cancelled', decided_at = now(), decided_by = $4, decided_owner = $5,
-             decided_via = $6, decision = $7, ended_at = now()
-         where tenant_id = $1 and principal = $2 and state in ('pending', 'granted') and expires_at > now()
-           and ($3::text is null or session_id is null or session_id = $3)
-         returning id",
-    )
-    .bind(tenant.0)
-    .bind(row.principal)
-    .bind(&row.session_id)
-    .bind(principal(new.by))
-    .bind(&new.owner)
-    .bind(new.via.as_str())
-    .bind(new.decision.as_str())
-    .fetch_all(&mut **tx)
-    .await?;
-    for id in others {
-        revisions::tell_consent(tx, tenant, id).await?;
-    }
-    Ok(())
 }

@@ -6,6 +6,7 @@ mod command;
 mod decided;
 mod in_band;
 mod replicas;
+mod turns;
 mod watched;
 mod who;
 
