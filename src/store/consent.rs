@@ -7,6 +7,7 @@ mod fence;
 mod grants;
 mod read;
 mod run;
+mod steps;
 mod sweep;
 
 pub use ask::{AskLimits, AskOutcome, NewConsent};
@@ -17,6 +18,7 @@ pub(super) use grants::in_force as grants_in_force;
 pub use grants::{ConsentGrant, GrantInForce};
 pub use read::{ConsentFilter, ConsentRow};
 pub use run::{ConsentClaim, ConsumeOutcome};
+pub use steps::StepAuthor;
 pub use sweep::{ConsentSwept, OLD_CONSENT_TABLES};
 
 use uuid::Uuid;

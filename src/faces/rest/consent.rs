@@ -158,7 +158,7 @@ pub(super) async fn decide(exchange: Arc<Exchange>) -> RestAnswer {
         },
     };
     let id = id(&exchange, "permission request")?;
-    let view = exchange.gateway().consent.decide(exchange.caller(), id, request).await?;
+    let view = exchange.gateway().consent.decide(&exchange.attempt, id, request).await?;
     show::ok(&shown(&view, language(&exchange)))
 }
 

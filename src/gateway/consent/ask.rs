@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::call::ConsentCall;
 use super::refusals::{self, ConsentTold};
 use super::run::Permit;
-use super::{Consent, ConsentView, PendingAsk, failed, new_id, turn};
+use super::{Consent, ConsentView, PendingAsk, failed, new_id};
 use crate::domain::consent;
 use crate::domain::policy::{AskTerms, Assurance};
 use crate::domain::reason::{AskReason, Language};
@@ -60,7 +60,7 @@ impl Consent {
         let arguments = reason.arguments.text.clone();
         let new = NewConsent {
             id: new_id(clock::now()),
-            turn: turn(attempt),
+            turn: attempt.turn(),
             owner: caller.owner.clone(),
             person: caller.person.owner.clone(),
             creator: caller.person.creator,
@@ -79,6 +79,7 @@ impl Consent {
             channels: terms.channels.iter().collect(),
             ttl_s: terms.ttl_s,
             trace_id: attempt.trace_id.clone(),
+            author: self.author_of(attempt),
         };
         let asked = self.store.ask_consent(tenant, &new, self.options.consent).await;
         let outcome = asked.map_err(|error| {
@@ -86,36 +87,22 @@ impl Consent {
             refusals::undeliverable(caller)
         })?;
         let name = &call.tool.canonical;
-        let (refusal, step, id) = match outcome {
+        let refusal = match outcome {
             AskOutcome::Granted(row) => return Ok(AskResult::Granted(Permit::of(&row, terms.assurance))),
-            AskOutcome::Pending { row, is_new } => {
-                if is_new {
-                    self.note(attempt, row.id, "asked", call.names());
-                }
+            AskOutcome::Pending(row) => {
                 let refusal = refusals::of_row(ConsentTold::Pending, name, &row);
                 let request = format!("Request {}, until {}.", row.id, refusals::time(row.expires_at));
                 let text = [lines.join("\n"), arguments, request].join("\n");
                 let view = ConsentView::from(*row);
                 return Ok(AskResult::Pending(Box::new(PendingAsk { view, text, refusal, is_in_band })));
             }
-            AskOutcome::Denied(row) => {
-                (refusals::of_row(ConsentTold::Denied, name, &row), None, Some(row.id))
-            }
-            AskOutcome::TimedOut(row) => {
-                (refusals::of_row(ConsentTold::TimedOut, name, &row), Some("timed_out"), Some(row.id))
-            }
-            AskOutcome::Lapsed(row) => {
-                (refusals::of_row(ConsentTold::Changed, name, &row), Some("lapsed"), Some(row.id))
-            }
-            AskOutcome::Fenced => (refusals::turn_cancelled(), None, None),
-            AskOutcome::CoolingDown { denials, until } => {
-                (refusals::cooling_down(name, denials, until), None, None)
-            }
-            AskOutcome::Throttled { pending, retry_s } => (refusals::throttled(pending, retry_s), None, None),
+            AskOutcome::Denied(row) => refusals::of_row(ConsentTold::Denied, name, &row),
+            AskOutcome::TimedOut(row) => refusals::of_row(ConsentTold::TimedOut, name, &row),
+            AskOutcome::Lapsed(row) => refusals::of_row(ConsentTold::Changed, name, &row),
+            AskOutcome::Fenced => refusals::turn_cancelled(),
+            AskOutcome::CoolingDown { denials, until } => refusals::cooling_down(name, denials, until),
+            AskOutcome::Throttled { pending, retry_s } => refusals::throttled(pending, retry_s),
         };
-        if let (Some(step), Some(id)) = (step, id) {
-            self.note(attempt, id, step, call.names());
-        }
         Err(refusal)
     }
 }

@@ -12,6 +12,7 @@ use crate::domain::redact;
 use crate::domain::tenant::Action;
 use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
+use crate::gateway::log::Attempt;
 use crate::gateway::tenants::Caller;
 use crate::store::{ConsentRow, DecideOutcome, NewDecision, NewGrant, RevisionKind};
 
@@ -37,10 +38,11 @@ impl Consent {
     /// pending any more, [`GatewayError::Limit`] for too many grants, or [`GatewayError::Unavailable`].
     pub async fn decide(
         &self,
-        caller: &Caller,
+        attempt: &Attempt,
         id: Uuid,
         request: DecideRequest,
     ) -> Result<ConsentView, GatewayError> {
+        let caller = &*attempt.caller;
         caller.authorise(Action::DecideConsent)?;
         let tenant = caller.tenant()?.id;
         let store = |error| GatewayError::from_store(error, "permission request");
@@ -49,7 +51,7 @@ impl Consent {
         let allowed =
             consent::assurance_of(request.decision, caller.role, &caller.person, &requester, view.assurance);
         let assurance = allowed.map_err(GatewayError::MayNotDecide)?;
-        self.settle(caller, view, assurance, request).await
+        self.settle(attempt, view, assurance, request).await
     }
 
     /// Stores the decision of somebody who may decide so.
@@ -58,11 +60,12 @@ impl Consent {
     /// As [`Consent::decide`], but for the role.
     pub(super) async fn settle(
         &self,
-        caller: &Caller,
+        attempt: &Attempt,
         view: ConsentView,
         assurance: Assurance,
         request: DecideRequest,
     ) -> Result<ConsentView, GatewayError> {
+        let caller = &*attempt.caller;
         let (tenant, id) = (caller.tenant()?.id, view.row.id);
         let store = |error| GatewayError::from_store(error, "permission request");
         let DecideRequest { decision, comment, expires_in_s, via } = request;
@@ -98,6 +101,8 @@ impl Consent {
             via,
             comment: comment.map(|comment| redact::redact(&comment).into_owned()),
             grant,
+            author: self.author_of(attempt),
+            is_recorded: matches!(via, DecidedVia::Rest | DecidedVia::Cli),
         };
         match self.store.decide_consent(tenant, &new).await.map_err(store)? {
             DecideOutcome::Decided { row, rev } => {

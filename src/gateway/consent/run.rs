@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::call::ConsentCall;
 use super::refusals::{self, ConsentTold};
-use super::{Consent, failed, turn};
+use super::{Consent, failed};
 use crate::domain::consent::ConsentState;
 use crate::domain::policy::Assurance;
 use crate::domain::refusal::Refusal;
@@ -63,23 +63,19 @@ impl Consent {
         let claim = ConsentClaim {
             id: permit.id,
             after: permit.after.map(Uuid::from),
-            turn: turn(attempt),
+            turn: attempt.turn(),
             needed: permit.needed,
+            author: self.author_of(attempt),
             pin: call.pin().to_owned(),
             digests: self.digests(attempt, call).await,
         };
-        let consumed = self.store.consume_consent(tenant, &claim, self.options.replica).await;
+        let consumed = self.store.consume_consent(tenant, &claim).await;
         let outcome = consumed.map_err(|error| {
             failed(tenant, &error);
             refusals::undeliverable(caller).about_consent(permit.id)
         })?;
         match outcome {
-            ConsumeOutcome::Consumed => {
-                if claim.after.is_none() {
-                    self.note(attempt, permit.id, "consumed", call.names());
-                }
-                Ok(UsedPermit { id: permit.id })
-            }
+            ConsumeOutcome::Consumed => Ok(UsedPermit { id: permit.id }),
             ConsumeOutcome::Fenced => Err(refusals::turn_cancelled().about_consent(permit.id)),
             ConsumeOutcome::Gone(None) => Err(refusals::undeliverable(caller).about_consent(permit.id)),
             ConsumeOutcome::Gone(Some(row)) => {
@@ -95,7 +91,7 @@ impl Consent {
     /// The refusal, also if that cannot be known.
     pub(in crate::gateway) async fn check_fence(&self, attempt: &Attempt) -> Result<(), Refusal> {
         let tenant = attempt.caller.tenant_id();
-        match self.store.is_fenced(tenant, &turn(attempt)).await {
+        match self.store.is_fenced(tenant, &attempt.turn()).await {
             Ok(false) => Ok(()),
             Ok(true) => Err(refusals::turn_cancelled()),
             Err(error) => {
@@ -116,17 +112,11 @@ impl Consent {
     }
 
     /// Notes the outcome of a call that used a permission up, without waiting for it. What cannot be noted is swept later.
-    pub(in crate::gateway) fn finish(
-        &self,
-        attempt: &Attempt,
-        used: UsedPermit,
-        call: &ConsentCall<'_>,
-        state: ConsentState,
-    ) {
-        self.note(attempt, used.id, state.as_str(), call.names());
+    pub(in crate::gateway) fn finish(&self, attempt: &Attempt, used: UsedPermit, state: ConsentState) {
         let (store, tenant) = (self.store.clone(), attempt.caller.tenant_id());
+        let author = self.author_of(attempt);
         self.life.tasks.spawn(async move {
-            if let Err(error) = store.finish_consent(tenant, used.id, state).await {
+            if let Err(error) = store.finish_consent(tenant, used.id, state, &author).await {
                 failed(tenant, &error);
             }
         });

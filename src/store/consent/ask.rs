@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::fence::{self, CallTurn};
 use super::read::request_columns;
+use super::steps::{self, StepAuthor, StepTaken};
 use super::{ConsentRow, principal, state_now};
 use crate::domain::consent::{COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, DIGEST_BYTES};
 use crate::domain::id::{KeyId, ServerId, TenantId};
@@ -12,7 +13,6 @@ use crate::domain::operation::OperationType;
 use crate::domain::policy::Assurance;
 use crate::domain::reason::AskReason;
 use crate::domain::risk::RiskLevel;
-use crate::store::revisions;
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::unit::Unit;
 use crate::store::{Store, StoreError};
@@ -65,6 +65,8 @@ pub struct NewConsent {
     pub ttl_s: u32,
     /// W3C trace id.
     pub trace_id: Option<String>,
+    /// Author of the records about what asking changes.
+    pub author: StepAuthor,
 }
 
 /// Limits on the asks of one key.
@@ -82,12 +84,7 @@ pub enum AskOutcome {
     /// A person allowed this call, which has not run yet.
     Granted(Box<ConsentRow>),
     /// A person is being asked.
-    Pending {
-        /// The request.
-        row: Box<ConsentRow>,
-        /// True if this call made it.
-        is_new: bool,
-    },
+    Pending(Box<ConsentRow>),
     /// A person refused this call.
     Denied(Box<ConsentRow>),
     /// No person answered in time; told once.
@@ -131,7 +128,7 @@ impl Store {
     ) -> Result<AskOutcome, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let is_fenced = fence::holds(&mut tx, tenant, &new.turn).await?;
-        let mut asking = Asking { tx: &mut tx, tenant, new };
+        let mut asking = Asking { tx: &mut tx, tenant, new, steps: Vec::new() };
         let outcome = match is_fenced {
             true => AskOutcome::Fenced,
             false => match asking.earlier().await? {
@@ -142,15 +139,13 @@ impl Store {
                 },
             },
         };
-        if let AskOutcome::Pending { row, is_new: true } = &outcome {
-            revisions::tell_consent(&mut tx, tenant, row.id).await?;
-        }
-        match outcome {
-            AskOutcome::Pending { is_new: true, .. } | AskOutcome::TimedOut(_) | AskOutcome::Lapsed(_) => {
-                tx.commit_change().await?;
-            }
-            // nothing changed that must last
-            _ => tx.commit().await?,
+        let names = Some((new.server.as_str(), new.tool.as_str()));
+        let taken = |&(id, step)| StepTaken { tenant, id, step, names };
+        let steps: Vec<StepTaken<'_>> = asking.steps.iter().map(taken).collect();
+        steps::write(&mut tx, &new.author, &steps).await?;
+        match steps.is_empty() {
+            true => tx.commit().await?,
+            false => tx.commit_change().await?,
         }
         Ok(outcome)
     }
@@ -160,6 +155,8 @@ struct Asking<'a> {
     tx: &'a mut Unit,
     tenant: TenantId,
     new: &'a NewConsent,
+    /// Requests that this moved, each with the name of the step.
+    steps: Vec<(Uuid, &'static str)>,
 }
 
 impl Asking<'_> {
@@ -174,7 +171,7 @@ impl Asking<'_> {
             return Ok(told.then(|| AskOutcome::Lapsed(Box::new(row))));
         }
         Ok(match state {
-            ConsentState::Pending => Some(AskOutcome::Pending { row: Box::new(row), is_new: false }),
+            ConsentState::Pending => Some(AskOutcome::Pending(Box::new(row))),
             ConsentState::Granted => Some(AskOutcome::Granted(Box::new(row))),
             ConsentState::Denied if row.is_in_time => Some(AskOutcome::Denied(Box::new(row))),
             ConsentState::TimedOut
@@ -219,7 +216,9 @@ impl Asking<'_> {
         .bind(TOLD_WITHIN.as_seconds_f64())
         .execute(&mut **self.tx)
         .await?;
-        Ok(ended.rows_affected() == 1)
+        let was_ended = ended.rows_affected() == 1;
+        self.steps.extend(was_ended.then_some((row.id, state.as_str())));
+        Ok(was_ended)
     }
 
     /// Returns the reason for which nobody is asked.
@@ -273,16 +272,18 @@ impl Asking<'_> {
     async fn insert(&mut self) -> Result<AskOutcome, StoreError> {
         let new = self.new;
         // one whose time is over must not stand in the way of the new one
-        sqlx::query(
+        let over: Vec<Uuid> = sqlx::query_scalar(
             "update consent_requests set state = 'timed_out', ended_at = now()
              where tenant_id = $1 and principal = $2 and digest = any($3) and state = 'pending'
-               and expires_at <= now()",
+               and expires_at <= now()
+             returning id",
         )
         .bind(self.tenant.0)
         .bind(principal(new.turn.key))
         .bind(self.new.digests())
-        .execute(&mut **self.tx)
+        .fetch_all(&mut **self.tx)
         .await?;
+        self.steps.extend(over.into_iter().map(|id| (id, ConsentState::TimedOut.as_str())));
         let reason = &new.reason;
         let signals: Vec<&str> = reason.risk.signals.iter().map(|signal| signal.as_str()).collect();
         let options: Vec<&str> = new.options.iter().map(|option| option.as_str()).collect();
@@ -331,10 +332,11 @@ impl Asking<'_> {
         .fetch_optional(&mut **self.tx)
         .await?;
         if let Some(row) = inserted {
-            return Ok(AskOutcome::Pending { row: Box::new(row), is_new: true });
+            self.steps.push((row.id, "asked"));
+            return Ok(AskOutcome::Pending(Box::new(row)));
         }
         // another call of the same kind was first
         let row = self.newest().await?.ok_or(StoreError::Conflict("the request changed meanwhile"))?;
-        Ok(AskOutcome::Pending { row: Box::new(row), is_new: false })
+        Ok(AskOutcome::Pending(Box::new(row)))
     }
 }

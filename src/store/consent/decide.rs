@@ -2,6 +2,7 @@
 
 use super::decision::NewDecision;
 use super::read::{find, request_columns};
+use super::steps::{self, StepTaken};
 use super::{ConsentRow, fence, grants, principal, state_now};
 use crate::domain::consent::ConsentDecision;
 use crate::domain::id::TenantId;
@@ -65,10 +66,18 @@ impl Store {
         if let (Some(grant), Some(rev)) = (&new.grant, rev) {
             grants::insert(&mut tx, tenant, new, grant, &row, rev).await?;
         }
-        if new.decision == ConsentDecision::CancelTurn {
-            fence::begin(&mut tx, tenant, new, &row).await?;
+        let others = match new.decision {
+            ConsentDecision::CancelTurn => fence::begin(&mut tx, tenant, new, &row).await?,
+            _ => Vec::new(),
+        };
+        let own = (row.id, row.server.clone(), row.tool.clone());
+        if new.is_recorded {
+            revisions::tell_consent(&mut tx, tenant, row.id).await?;
         }
-        revisions::tell_consent(&mut tx, tenant, row.id).await?;
+        let step = new.decision.state().as_str();
+        let recorded = others.iter().chain((!new.is_recorded).then_some(&own));
+        let steps: Vec<_> = recorded.map(|moved| StepTaken::of(tenant, moved, step)).collect();
+        steps::write(&mut tx, &new.author, &steps).await?;
         match rev {
             Some(rev) => revisions::commit(tx, tenant, RevisionKind::Access, rev).await.map(drop)?,
             None => tx.commit_change().await?,

@@ -1,13 +1,13 @@
 //! Fences: the turns of callers that a person has ended.
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use super::decision::NewDecision;
+use super::steps::Moved;
 use super::{ConsentRow, principal};
 use crate::domain::consent::FENCE;
 use crate::domain::id::{KeyId, TenantId};
-use crate::store::revisions;
+use crate::store::revisions::{self, TurnNotice};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::unit::Unit;
 use crate::store::{Store, StoreError};
@@ -35,6 +35,17 @@ macro_rules! fenced {
 }
 pub(super) use fenced;
 
+impl CallTurn {
+    /// Returns whether this turn is one that a person has ended, as fences have it.
+    pub fn is_ended_by(&self, notice: &TurnNotice) -> bool {
+        let is_of = |session: &String| {
+            self.session.as_ref().is_none_or(|own| own == session)
+                || self.session_began.is_none_or(|began| began >= notice.began_at)
+        };
+        self.key == notice.key && notice.session.as_ref().is_none_or(is_of)
+    }
+}
+
 impl Store {
     /// Returns whether a person has ended the turn of a call.
     ///
@@ -59,30 +70,44 @@ pub(super) async fn holds(tx: &mut Unit, tenant: TenantId, turn: &CallTurn) -> R
         .await?)
 }
 
-/// Fences the turn of a request, and cancels what else is open in it.
+/// Fences the turn of a request, and cancels what else is open in it. Returns those requests, with server and tool.
 pub(super) async fn begin(
     tx: &mut Unit,
     tenant: TenantId,
     new: &NewDecision,
     row: &ConsentRow,
-) -> Result<(), StoreError> {
-    sqlx::query(
+) -> Result<Vec<Moved>, StoreError> {
+    let began_at: DateTime<Utc> = sqlx::query_scalar(
         "insert into consent_fences (tenant_id, id, principal, session_id, ends_at)
-         values ($1, $2, $3, $4, now() + make_interval(secs => $5))",
+         values ($1, $2, $3, $4, now() + make_interval(secs => $5)) returning begins_at",
     )
     .bind(tenant.0)
     .bind(row.id)
     .bind(row.principal)
     .bind(&row.session_id)
     .bind(FENCE.as_seconds_f64())
+    .fetch_one(&mut **tx)
+    .await?;
+    let key = (!row.principal.is_nil()).then_some(KeyId(row.principal));
+    let notice = TurnNotice { tenant, key, session: row.session_id.clone(), began_at };
+    revisions::tell_turn(tx, &notice).await?;
+    // calls between two rounds are under way as well
+    sqlx::query(
+        "update consent_requests set kept_until = now()
+         where tenant_id = $1 and principal = $2 and state = 'consumed' and kept_until > now()
+           and ($3::text is null or session_id is null or session_id = $3)",
+    )
+    .bind(tenant.0)
+    .bind(row.principal)
+    .bind(&row.session_id)
     .execute(&mut **tx)
     .await?;
-    let others: Vec<Uuid> = sqlx::query_scalar(
+    let others = sqlx::query_as(
         "update consent_requests set state = 'cancelled', decided_at = now(), decided_by = $4, decided_owner = $5,
              decided_via = $6, decision = $7, ended_at = now()
          where tenant_id = $1 and principal = $2 and state in ('pending', 'granted') and expires_at > now()
            and ($3::text is null or session_id is null or session_id = $3)
-         returning id",
+         returning id, server, tool",
     )
     .bind(tenant.0)
     .bind(row.principal)
@@ -93,8 +118,5 @@ pub(super) async fn begin(
     .bind(new.decision.as_str())
     .fetch_all(&mut **tx)
     .await?;
-    for id in others {
-        revisions::tell_consent(tx, tenant, id).await?;
-    }
-    Ok(())
+    Ok(others)
 }
