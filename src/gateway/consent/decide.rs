@@ -14,7 +14,7 @@ use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
 use crate::gateway::log::Attempt;
 use crate::gateway::tenants::Caller;
-use crate::store::{ConsentRow, DecideOutcome, NewDecision, NewGrant, RevisionKind};
+use crate::store::{ConsentRow, DecideOutcome, NewDecision, NewGrant, RevisionKind, StoreError};
 
 /// Decision of a person.
 #[derive(Clone, Debug)]
@@ -115,17 +115,20 @@ impl Consent {
         }
     }
 
-    /// Revokes a grant: who decided it may, and administrators.
+    /// Revokes a grant: who decided it may, also in a client, and administrators.
     ///
     /// # Errors
-    /// [`GatewayError::Forbidden`] or [`GatewayError::MayNotDecide`] for the role, [`GatewayError::NotFound`],
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], also for one that the caller may not see,
     /// [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
     pub async fn revoke_grant(&self, caller: &Caller, id: Uuid) -> Result<(), GatewayError> {
-        caller.authorise(Action::DecideConsent)?;
+        caller.authorise(Action::SeeOwnConsent)?;
         let tenant = caller.tenant()?.id;
         let store = |error| GatewayError::from_store(error, "grant");
         let granter = self.store.granter(tenant, id).await.map_err(store)?;
         if !caller.role.may(Action::ManageKeys) && granter != caller.key {
+            if !caller.role.may(Action::SeeConsent) {
+                return Err(store(StoreError::NotFound));
+            }
             let message = "this grant is another person's; it takes that key, or one of role admin";
             return Err(GatewayError::Forbidden(message.to_owned()));
         }

@@ -91,13 +91,15 @@ macro_rules! holds {
 }
 
 impl Store {
-    /// Returns a page of a tenant's grants that hold, the newest first, older than `before`.
+    /// Returns a page of a tenant's grants that hold, the newest first, older than `before`; with `of` those about the calls
+    /// of one key, where `Some(None)` is the bootstrap key.
     ///
     /// # Errors
     /// The database is out of reach or fails.
     pub async fn list_grants(
         &self,
         tenant: TenantId,
+        of: Option<Option<KeyId>>,
         before: Uuid,
         limit: i64,
     ) -> Result<Vec<ConsentGrant>, StoreError> {
@@ -105,13 +107,15 @@ impl Store {
         let rows = sqlx::query_as(concat!(
             "select id, principal, owner, server, tool, operation_type, effect, assurance, risk, request_id,
                  granted_by, granted_owner, granted_via, created_at, expires_at
-             from consent_grants where tenant_id = $1 and id < $2 and ",
+             from consent_grants where tenant_id = $1 and id < $2
+               and ($4::uuid is null or principal = $4) and ",
             holds!(),
             " order by id desc limit $3"
         ))
         .bind(tenant.0)
         .bind(before)
         .bind(limit)
+        .bind(of.map(principal))
         .fetch_all(&mut *tx)
         .await?;
         tx.commit().await?;

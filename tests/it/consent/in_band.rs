@@ -180,6 +180,20 @@ async fn any_replica_takes_the_answer() {
 }
 
 #[tokio::test]
+async fn who_allowed_in_band_revokes_it() {
+    let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let (agent, stranger) = (tenant.agent().await, tenant.agent().await);
+    let (_, state) = question(&agent).await;
+    call(client(&agent), "writer", ARGS, &answer(&accept("allow_always"), &state)).await.ok();
+    assert_eq!(stranger.items("/api/v1/consent/grants").await, [Value::Null; 0]);
+    let [grant] = &agent.items("/api/v1/consent/grants").await[..] else { panic!("one grant") };
+    let path = format!("/api/v1/consent/grants/{}", grant["id"].as_str().unwrap());
+    stranger.delete(&path).await.refused(404, "not_found");
+    agent.delete(&path).await.expect(204);
+    question(&agent).await;
+}
+
+#[tokio::test]
 async fn a_stricter_rule_holds_for_the_rounds_that_are_left() {
     let stage = Stage::with(&[]).await;
     let tenant = stage.tenant("acme").await;
