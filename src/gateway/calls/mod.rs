@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use self::cancel::Cancellations;
 use self::response_cache::CacheLane;
-use self::turns::Turns;
+use self::turns::CallsUnderWay;
 use super::{Consent, Ground, Lifecycle, Log, Options, Tenants};
 use crate::domain::measure::Series;
 use crate::store::Store;
@@ -37,7 +37,7 @@ pub struct Calls {
     log: Arc<Log>,
     consent: Arc<Consent>,
     cancellations: Arc<Cancellations>,
-    turns: Arc<Turns>,
+    turns: Arc<CallsUnderWay>,
     cache_lane: CacheLane,
     /// Time that the gateway itself added to calls, by the tier of the tool.
     pub overhead: Series<&'static str>,

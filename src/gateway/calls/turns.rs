@@ -17,14 +17,14 @@ type KeyCalls = HashMap<u64, (CallTurn, CancellationToken)>;
 
 /// Calls of this replica that are under way. There are at most as many as the log has room for.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct CallsUnderWay {
     calls: Mutex<HashMap<(TenantId, Option<KeyId>), KeyCalls>>,
     serial: AtomicU64,
 }
 
 /// Registration of a call in its turn; removed when dropped.
 pub(super) struct InTurn {
-    turns: Arc<Turns>,
+    turns: Arc<CallsUnderWay>,
     key: (TenantId, Option<KeyId>),
     serial: u64,
     /// Cancelled when a person ends the turn.
@@ -43,7 +43,7 @@ impl Drop for InTurn {
     }
 }
 
-impl Turns {
+impl CallsUnderWay {
     fn add(self: &Arc<Self>, tenant: TenantId, turn: CallTurn) -> InTurn {
         let (key, ended) = ((tenant, turn.key), CancellationToken::new());
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
@@ -100,7 +100,7 @@ mod tests {
             (Some("a"), [true, false, true, true, true, false]),
             (None, [true, true, true, true, true, false]),
         ] {
-            let turns = Arc::new(Turns::default());
+            let turns = Arc::new(CallsUnderWay::default());
             let begun: Vec<InTurn> =
                 calls.iter().map(|turn| turns.add(TenantId::PLATFORM, turn.clone())).collect();
             let session = session.map(str::to_owned);
