@@ -93,10 +93,10 @@ impl ConsentDecision {
 }
 
 impl GrantEffect {
-    /// Returns the decision as a policy takes it; `assurance` is that of the answer.
-    pub fn remembered(self, assurance: Assurance) -> Remembered {
+    /// Returns the decision as a policy takes it: `assurance` is that of the answer, `risk` that of the call.
+    pub fn remembered(self, assurance: Assurance, risk: RiskLevel) -> Remembered {
         match self {
-            GrantEffect::Allow => Remembered::Allow(assurance),
+            GrantEffect::Allow => Remembered::Allow { assurance, risk },
             GrantEffect::Reject => Remembered::Reject,
         }
     }

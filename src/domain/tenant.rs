@@ -39,7 +39,7 @@ pub enum Action {
     SeePolicies,
     /// See permission requests and grants of the tenant.
     SeeConsent,
-    /// See the permission requests of the own key.
+    /// See the permission requests and grants of the own key, and end grants that it gave.
     SeeOwnConsent,
     /// Decide permission requests.
     DecideConsent,

@@ -106,7 +106,7 @@ impl Gateway {
         let tenants = Arc::new(Tenants::new(&ground));
         let log = Arc::new(Log::new(&ground, &tenants));
         let search = Arc::new(Search::new(&ground, &tenants, &log, tls)?);
-        let consent = Arc::new(Consent::new(&ground, &tenants, &log));
+        let consent = Arc::new(Consent::new(&ground, &tenants));
         let calls = Arc::new(Calls::new(&ground, &tenants, &log, &consent));
         let servers = Arc::new(Servers::new(&ground, egress, &tenants, &log, (journal, lines)));
         let upkeep = Arc::new(Upkeep::new(&ground, &tenants, &log, &search, (&consent, &calls), &servers));

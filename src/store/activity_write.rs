@@ -165,6 +165,21 @@ impl Store {
     }
 }
 
+/// Inserts final records within a transaction of another role, as its last statements: the log is written as
+/// `mcpproxy_system`.
+pub(super) async fn insert_within(
+    tx: &mut Unit,
+    replica: ReplicaId,
+    records: &[&Record],
+) -> Result<(), StoreError> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    sqlx::query("select set_config('role', 'mcpproxy_system', true)").execute(&mut **tx).await?;
+    bind(sqlx::query(INSERT_FINAL.as_str()), replica, records).execute(&mut **tx).await?;
+    Ok(())
+}
+
 fn late_outcome(record: &Record) -> Record {
     let mut late = record.clone();
     late.parent_id = Some(record.id);

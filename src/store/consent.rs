@@ -3,19 +3,23 @@
 mod ask;
 mod decide;
 mod decision;
+mod fence;
 mod grants;
 mod pending;
 mod read;
 mod run;
+mod steps;
 mod sweep;
 
 pub use ask::{AskLimits, AskOutcome, ConsentAsked, NewConsent};
 pub use decide::DecideOutcome;
 pub use decision::{NewDecision, NewGrant};
+pub use fence::CallTurn;
 pub(super) use grants::in_force as grants_in_force;
 pub use grants::{ConsentGrant, GrantInForce};
 pub use read::{ConsentFilter, ConsentRow};
 pub use run::{ConsentClaim, ConsumeOutcome};
+pub use steps::StepAuthor;
 pub use sweep::{ConsentSwept, OLD_CONSENT_TABLES};
 
 use uuid::Uuid;
@@ -36,15 +40,3 @@ macro_rules! state_now {
     };
 }
 use state_now;
-
-/// SQL for whether a fence holds for a call of `$2` with session `$3`, which began at `$4`. A session that is not known
-/// to have begun before the fence is fenced: nothing that a client sends lifts it.
-macro_rules! fenced {
-    () => {
-        "exists (select from consent_fences f
-             where f.tenant_id = $1 and f.principal = $2 and f.ends_at > now()
-               and (f.session_id is null or $3::text is null or f.session_id = $3
-                    or $4::timestamptz is null or $4 >= f.begins_at))"
-    };
-}
-use fenced;

@@ -55,8 +55,9 @@ pub use activity_tail::{Commit, Tail};
 pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
 pub use consent::{
-    AskLimits, AskOutcome, ConsentAsked, ConsentClaim, ConsentFilter, ConsentGrant, ConsentRow, ConsentSwept,
-    ConsumeOutcome, DecideOutcome, GrantInForce, NewConsent, NewDecision, NewGrant, OLD_CONSENT_TABLES,
+    AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentFilter, ConsentGrant, ConsentRow,
+    ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, NewConsent, NewDecision, NewGrant,
+    OLD_CONSENT_TABLES, StepAuthor,
 };
 pub use error::StoreError;
 pub use listings::{
@@ -76,6 +77,7 @@ pub use replicas::{Beat, HEARTBEAT_TTL_S, ReplicaLease};
 pub use response_cache::{CacheQuota, CachedText, NewCachedTexts};
 pub use revisions::{
     CancelNotice, Change, ConsentNotice, Listener, MISLED_KEYS_MAX, Misled, MisledKey, Notice, RevisionKind,
+    TurnNotice,
 };
 pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret};
 pub use server_logs::{NewLogLine, StoredLogLine};

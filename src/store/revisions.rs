@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sqlx::Executor;
 use sqlx::postgres::PgListener;
@@ -19,6 +20,7 @@ const CHANNEL: &str = "mcpproxy_revisions";
 const CANCEL_CHANNEL: &str = "mcpproxy_cancel";
 const MISLED_CHANNEL: &str = "mcpproxy_misled";
 const CONSENT_CHANNEL: &str = "mcpproxy_consent";
+const TURN_CHANNEL: &str = "mcpproxy_turn";
 /// Most keys in one notice, whose payload has at most 8000 bytes.
 pub const MISLED_KEYS_MAX: usize = 100;
 /// Silence after which a listener checks its connection.
@@ -92,6 +94,20 @@ pub struct ConsentNotice {
     pub id: uuid::Uuid,
 }
 
+/// Notice that a person has ended a turn. A lost notice leaves the calls under way on a replica to their end: the fence
+/// stops those that come later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnNotice {
+    /// Tenant of the turn.
+    pub tenant: TenantId,
+    /// Key whose turn it is; `None` for the bootstrap key.
+    pub key: Option<KeyId>,
+    /// Session that is meant, with those that began later; `None` for all of the key.
+    pub session: Option<String>,
+    /// Time at which the turn ended.
+    pub began_at: DateTime<Utc>,
+}
+
 /// Notice that a replica receives from the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -103,6 +119,8 @@ pub enum Notice {
     Misled(Misled),
     /// A permission request has moved.
     Consent(ConsentNotice),
+    /// A person has ended a turn.
+    Turn(TurnNotice),
 }
 
 /// Takes the next revision; must be first in a transaction that changes something. The row lock serializes writers of
@@ -189,6 +207,13 @@ pub(super) async fn tell_consent(tx: &mut Unit, tenant: TenantId, id: uuid::Uuid
     Ok(())
 }
 
+/// Notifies every replica of the end of a turn, once the transaction is committed.
+pub(super) async fn tell_turn(tx: &mut Unit, notice: &TurnNotice) -> Result<(), StoreError> {
+    let payload = serde_json::json!(notice).to_string();
+    sqlx::query("select pg_notify($1, $2)").bind(TURN_CHANNEL).bind(payload).execute(&mut **tx).await?;
+    Ok(())
+}
+
 /// Returns a revision within a snapshot.
 pub(super) async fn current(tx: &mut Unit, tenant: TenantId, kind: RevisionKind) -> Result<i64, StoreError> {
     let rev = sqlx::query_scalar("select rev from revisions where tenant_id = $1 and kind = $2")
@@ -272,7 +297,7 @@ impl Store {
         let mut listener = PgListener::connect_with(&pool).await?;
         // the caller reconnects: it must then compare revisions, or notices are lost unseen
         listener.eager_reconnect(false);
-        let channels = [CHANNEL, CANCEL_CHANNEL, MISLED_CHANNEL, CONSENT_CHANNEL];
+        let channels = [CHANNEL, CANCEL_CHANNEL, MISLED_CHANNEL, CONSENT_CHANNEL, TURN_CHANNEL];
         timeout(LISTEN_ANSWER_MAX, listener.listen_all(channels))
             .await
             .map_err(|_| sqlx::Error::PoolTimedOut)??;
@@ -317,6 +342,7 @@ impl Listener {
                         CANCEL_CHANNEL => serde_json::from_str(payload).map(Notice::Cancel),
                         MISLED_CHANNEL => serde_json::from_str(payload).map(Notice::Misled),
                         CONSENT_CHANNEL => serde_json::from_str(payload).map(Notice::Consent),
+                        TURN_CHANNEL => serde_json::from_str(payload).map(Notice::Turn),
                         _ => serde_json::from_str(payload).map(Notice::Change),
                     };
                     // a notice of a newer release concerns data that this binary does not hold

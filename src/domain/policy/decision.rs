@@ -56,6 +56,8 @@ pub struct Decision {
     pub message: Option<Arc<str>>,
     /// Terms of the ask, where the ruling or the effect is one.
     pub ask: Option<AskTerms>,
+    /// True if the call runs only because a person had an allow remembered: otherwise it would be asked about.
+    pub is_by_grant: bool,
 }
 
 /// Step of an evaluation, for people who ask for an explanation.

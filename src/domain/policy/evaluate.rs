@@ -29,8 +29,13 @@ pub struct PolicyCall<'a> {
 /// Decision that a person had remembered for this principal, tool, operation and definition pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remembered {
-    /// Always allow, answered with this assurance.
-    Allow(Assurance),
+    /// Always allow.
+    Allow {
+        /// Assurance of the answer.
+        assurance: Assurance,
+        /// Risk of the call that was asked about; riskier ones are not covered.
+        risk: RiskLevel,
+    },
     /// Always reject.
     Reject,
 }
@@ -90,9 +95,9 @@ impl PolicyLayers<'_> {
         if let Some(remembered) = self.remembered {
             let effect = (decision.layer == PolicyLayer::Remembered).then_some(decision.effect);
             let why = match (remembered, effect) {
-                (Remembered::Allow(_), Some(_)) => "a person allowed this tool until the grant ends",
+                (Remembered::Allow { .. }, Some(_)) => "a person allowed this tool until the grant ends",
                 (Remembered::Reject, Some(_)) => "a person refused this tool until the grant ends",
-                (Remembered::Allow(_), None) => "the remembered allow relaxes nothing here",
+                (Remembered::Allow { .. }, None) => "the remembered allow relaxes nothing here",
                 (Remembered::Reject, None) => "the rules deny the call anyway",
             };
             trace.push(step(PolicyLayer::Remembered, effect, why));
@@ -116,6 +121,7 @@ impl PolicyLayers<'_> {
             let terms = AskTerms::plain(assurance, call.risk.level < RiskLevel::Critical);
             all.take(mode(self.mode, call).0, PolicyLayer::Mode, None, terms);
         }
+        let mut is_by_grant = false;
         match self.remembered {
             Some(Remembered::Reject) => {
                 let terms = AskTerms::plain(Assurance::Client, false);
@@ -125,11 +131,11 @@ impl PolicyLayers<'_> {
                     enforced.take(Effect::Deny, PolicyLayer::Remembered, None, terms);
                 }
             }
-            Some(Remembered::Allow(assurance)) => {
-                all.relax(assurance);
-                enforced.relax(assurance);
+            Some(Remembered::Allow { assurance, risk }) if risk >= call.risk.level => {
+                let relaxed = (all.relax(assurance), enforced.relax(assurance));
+                is_by_grant = if self.mode == PolicyMode::Observe { relaxed.1 } else { relaxed.0 };
             }
-            None => {}
+            Some(Remembered::Allow { .. }) | None => {}
         }
         let effect = all.effect.unwrap_or(Effect::Deny);
         let observes = self.mode == PolicyMode::Observe && enforced.effect < Some(Effect::Ask);
@@ -150,6 +156,7 @@ impl PolicyLayers<'_> {
             rule: standing.rule.map(|rule| Arc::clone(&rule.id)),
             message: standing.rule.and_then(|rule| rule.message.clone()),
             ask: standing.ask.filter(|_| is_ask),
+            is_by_grant: is_by_grant && ruling == Ruling::Allowed,
         }
     }
 
@@ -223,14 +230,16 @@ impl<'a> Standing<'a> {
         }
     }
 
-    /// Lets a remembered allow relax an ask that permits it.
-    fn relax(&mut self, answered: Assurance) {
+    /// Lets a remembered allow relax an ask that permits it. Returns whether it did.
+    fn relax(&mut self, answered: Assurance) -> bool {
         let permits =
             self.ask.is_some_and(|ask| ask.remember.has("allow_always") && answered >= ask.assurance);
-        if self.effect == Some(Effect::Ask) && permits {
+        let is_relaxed = self.effect == Some(Effect::Ask) && permits;
+        if is_relaxed {
             *self =
                 Standing { effect: Some(Effect::Allow), layer: PolicyLayer::Remembered, ..Standing::NONE };
         }
+        is_relaxed
     }
 }
 

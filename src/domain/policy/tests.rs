@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::annotations::Tier;
 use crate::domain::operation::OperationType;
-use crate::domain::risk::{Risk, RiskFacts, Sensitivity, TrustTier};
+use crate::domain::risk::{Risk, RiskFacts, RiskLevel, Sensitivity, TrustTier};
 
 const FACTS: RiskFacts<'_> = RiskFacts {
     name: "gh:update_issue",
@@ -177,7 +177,11 @@ fn what_is_remembered_relaxes_only_what_permits_it() {
     let by_approver =
         r#"[{"id":"a","effect":"ask","ask":{"assurance":"approver","remember":"allow_always"}}]"#;
     let both = r#"[{"id":"a","effect":"ask","ask":{"remember":"allow_always"}},{"id":"b","effect":"ask"}]"#;
-    let (client, approver) = (Remembered::Allow(Assurance::Client), Remembered::Allow(Assurance::Approver));
+    let allow = |assurance, risk| Remembered::Allow { assurance, risk };
+    let client = allow(Assurance::Client, RiskLevel::High);
+    let approver = allow(Assurance::Approver, RiskLevel::High);
+    let moderate = allow(Assurance::Approver, RiskLevel::Moderate);
+    let high = RiskFacts { tier: Tier::Destructive, ..FACTS };
     let critical = RiskFacts { name: "gh:delete_repo", tier: Tier::Destructive, ..FACTS };
     for (tenant, remembered, facts, expected) in [
         (open, client, FACTS, "allowed allow remembered -"),
@@ -186,7 +190,10 @@ fn what_is_remembered_relaxes_only_what_permits_it() {
         (by_approver, approver, FACTS, "allowed allow remembered -"),
         (both, approver, FACTS, "asked ask tenant a"),
         (open, approver, critical, "asked ask tenant a"),
-        ("[]", client, RiskFacts { tier: Tier::Destructive, ..FACTS }, "allowed allow remembered -"),
+        ("[]", client, high, "allowed allow remembered -"),
+        (open, moderate, FACTS, "allowed allow remembered -"),
+        (open, moderate, high, "asked ask tenant a"),
+        ("[]", moderate, high, "asked ask mode -"),
         ("[]", approver, critical, "asked ask mode -"),
         (r#"[{"id":"a","effect":"deny"}]"#, approver, FACTS, "denied deny tenant a"),
         ("[]", Remembered::Reject, FACTS, "denied deny remembered -"),
@@ -324,7 +331,7 @@ fn an_explanation_names_every_step() {
         key: RuleSet::default(),
     };
     let layers = PolicyLayers {
-        remembered: Some(Remembered::Allow(Assurance::Client)),
+        remembered: Some(Remembered::Allow { assurance: Assurance::Client, risk: RiskLevel::High }),
         ..given.layers(PolicyMode::ByRisk)
     };
     let (decision, trace) = layers.explain(&call(&FACTS));

@@ -101,7 +101,8 @@ pub(super) fn initialize(
     let elicitation = value("capabilities")
         .and_then(|raw| json::find_members(raw, ["elicitation"]).ok())
         .is_some_and(|[elicitation]| elicitation.is_some());
-    let session = Session::new(caller, endpoint, version, &client, elicitation);
+    let now = faces.gateway.upkeep.database_time_at_most();
+    let session = Session::new(caller, endpoint, version, &client, elicitation, now);
     let result = json!({
         "protocolVersion": version,
         "capabilities": capabilities(endpoint),

@@ -50,7 +50,8 @@ pub(super) struct Session {
     /// Whether the client can be asked something (`elicitation`).
     #[serde(rename = "e")]
     elicitation: bool,
-    /// Time at which the session was opened, in seconds since 1970; `None` in older tokens.
+    /// Time at which the session was opened at the latest, by the database's clock, in seconds since 1970; `None` in older
+    /// tokens.
     #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
     began_s: Option<u64>,
 }
@@ -63,6 +64,7 @@ impl Session {
         version: &str,
         client: &Client,
         elicitation: bool,
+        now: DateTime<Utc>,
     ) -> Session {
         let short = |text: &String| text.chars().take(CLIENT_CHARS_MAX).collect();
         Session {
@@ -74,7 +76,7 @@ impl Session {
             client_name: client.name.as_ref().map(short),
             client_version: client.version.as_ref().map(short),
             elicitation,
-            began_s: now_s(),
+            began_s: u64::try_from(now.timestamp()).ok(),
         }
     }
 

@@ -60,6 +60,7 @@ struct ShownGrant<'a> {
     tool: &'a str,
     server: &'a str,
     operation_type: &'a str,
+    risk: Option<&'a str>,
     key_id: Option<Uuid>,
     owner: &'a str,
     consent_id: Uuid,
@@ -150,7 +151,7 @@ pub(super) async fn decide(exchange: Arc<Exchange>) -> RestAnswer {
         },
     };
     let id = id(&exchange, "permission request")?;
-    let view = exchange.gateway().consent.decide(exchange.caller(), id, request).await?;
+    let view = exchange.gateway().consent.decide(&exchange.attempt, id, request).await?;
     show::ok(&shown(&view, exchange.attempt.language()))
 }
 
@@ -169,6 +170,7 @@ pub(super) async fn grants(exchange: Arc<Exchange>, params: Params) -> RestAnswe
                 tool: &row.tool,
                 server: &row.server,
                 operation_type: &row.operation_type,
+                risk: row.risk.as_ref().map(|risk| risk.as_str()),
                 key_id: (!row.principal.is_nil()).then_some(row.principal),
                 owner: &row.owner,
                 consent_id: row.request_id,

@@ -50,8 +50,8 @@ use super::request::RequestId;
 use super::wire;
 use crate::domain::activity::RecordKind;
 use crate::domain::tenant::Action::{
-    Approve, ChangeServers, DecideConsent, ManageKeys, ManageTenants, ReadOwnActivity, SeeConsent,
-    SeeOwnConsent, SeePolicies, SeeServers, UseTools,
+    Approve, ChangeServers, DecideConsent, ManageKeys, ManageTenants, ReadOwnActivity, SeeOwnConsent,
+    SeePolicies, SeeServers, UseTools,
 };
 
 macro_rules! routes {
@@ -98,8 +98,8 @@ routes! {
 
     GET "/consent" => read("consent.list", May(SeeOwnConsent), consent::PARAMS, consent::list);
     GET "/consent/stream" => read("consent.stream", May(SeeOwnConsent), NONE, consent::stream::get);
-    GET "/consent/grants" => read("consent.grants", May(SeeConsent), PAGE, consent::grants);
-    DELETE "/consent/grants/{id}" => act("consent.revoke", May(DecideConsent), consent::revoke);
+    GET "/consent/grants" => read("consent.grants", May(SeeOwnConsent), PAGE, consent::grants);
+    DELETE "/consent/grants/{id}" => act("consent.revoke", May(SeeOwnConsent), consent::revoke);
     GET "/consent/{id}" => read("consent.get", May(SeeOwnConsent), NONE, consent::get);
     POST "/consent/{id}/decision" => act("consent.decide", May(DecideConsent), consent::decide);
 

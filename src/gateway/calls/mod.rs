@@ -6,6 +6,7 @@ mod pipeline;
 mod read_cache;
 mod refused;
 mod response_cache;
+mod turns;
 
 pub use self::cancel::CancelBy;
 pub use self::explain::{ExplainRequest, Explained};
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use self::cancel::Cancellations;
 use self::response_cache::CacheLane;
+use self::turns::CallsUnderWay;
 use super::{Consent, Ground, Lifecycle, Log, Options, Tenants};
 use crate::domain::measure::Series;
 use crate::store::Store;
@@ -35,6 +37,7 @@ pub struct Calls {
     log: Arc<Log>,
     consent: Arc<Consent>,
     cancellations: Arc<Cancellations>,
+    turns: Arc<CallsUnderWay>,
     cache_lane: CacheLane,
     /// Time that the gateway itself added to calls, by the tier of the tool.
     pub overhead: Series<&'static str>,
@@ -58,6 +61,7 @@ impl Calls {
             log: Arc::clone(log),
             consent: Arc::clone(consent),
             cancellations: Arc::default(),
+            turns: Arc::default(),
             overhead: Series::of_own(),
         }
     }

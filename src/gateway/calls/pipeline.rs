@@ -99,6 +99,14 @@ impl Calls {
         _named: Option<Named>,
     ) -> CallOutcome {
         let door = request.what.door();
+        let in_turn = self.in_turn(&attempt);
+        let stopped = async {
+            tokio::select! {
+                biased;
+                () = cancelled => Code::Cancelled,
+                () = in_turn.ended.cancelled() => Code::TurnCancelled,
+            }
+        };
         let facts = Facts::new(door);
         let mut record = attempt.record(door.kind());
         facts.write_into(&mut record, self.options.preview_bytes);
@@ -106,7 +114,7 @@ impl Calls {
             return CallOutcome::Refused(facts.refused(record_unavailable()));
         };
         match self.prepare(pending, facts, &attempt, &mut request).await {
-            Ok(ready) => self.send(ready, &attempt, request, cancelled).await,
+            Ok(ready) => self.send(ready, &attempt, request, stopped).await,
             Err(outcome) => outcome,
         }
     }
@@ -244,7 +252,7 @@ impl Calls {
         Ready { mut pending, facts, checked, mut opened, permit }: Ready,
         attempt: &Attempt,
         mut request: CallRequest,
-        cancelled: impl Future<Output = ()> + Send,
+        stopped: impl Future<Output = Code> + Send,
     ) -> CallOutcome {
         let is_recorded = request.what.is_recorded();
         let (server, meta) = (checked.server(), &mut request.meta);
@@ -258,11 +266,11 @@ impl Calls {
         );
         let round = std::mem::take(&mut opened.round);
         let to_send = checked.to_send(request, attempt, round, Arc::clone(&sending.sent));
-        let mut cancelled = pin!(cancelled);
+        let mut stopped = pin!(stopped);
         let ended = tokio::select! {
             biased;
             // a request that was cancelled while it waited for its record is not sent at all
-            () = &mut cancelled => Err(withdrawn(&sending.sent)),
+            code = &mut stopped => Err(withdrawn(code, &sending.sent)),
             ended = self.exchange(server, to_send) => ended.map_err(|error| from_upstream(&error)),
         };
         let record = &mut pending.record;
@@ -271,7 +279,7 @@ impl Calls {
         let asking = Asking { attempt, server, opened: &opened, record: record.id, consent };
         let concluded = self.conclude(&asking, record, ended, || checked.digest(attempt)).await;
         let took = sending.ended(&concluded);
-        self.finish_permit(attempt, &checked, permit, record.id, (&concluded, took.is_some())).await;
+        self.finish_permit(attempt, permit, record.id, (&concluded, took.is_some())).await;
         let mut outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(facts.refused(refusal)));
         if let Checked::Tool(_) = checked {
             outcome = self.shorten(attempt, record, outcome).await;

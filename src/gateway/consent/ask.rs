@@ -61,13 +61,11 @@ impl Consent {
         let arguments = reason.arguments.text.clone();
         let new = NewConsent {
             id: new_id(clock::now()),
-            key: caller.key,
+            turn: attempt.turn(),
             owner: caller.owner.clone(),
             person: caller.person.owner.clone(),
             identity: caller.person.identity,
             creator: caller.person.creator,
-            session: attempt.session_id.clone(),
-            session_began: attempt.session_began,
             server_id: call.tool.server.id,
             server: server.to_owned(),
             tool: tool.to_owned(),
@@ -83,6 +81,7 @@ impl Consent {
             channels: terms.channels.iter().collect(),
             ttl_s: terms.ttl_s,
             trace_id: attempt.trace_id.clone(),
+            author: self.author_of(attempt),
         };
         let asked = self.store.ask_consent(tenant, &new, self.options.consent).await;
         let ConsentAsked { outcome, ended } = asked.map_err(|error| {
@@ -93,12 +92,9 @@ impl Consent {
             self.measures.ended(state);
         }
         let name = &call.tool.canonical;
-        let (refusal, step, id) = match outcome {
-            AskOutcome::Granted(row) => return Ok(AskResult::Granted(Permit::of(&row))),
-            AskOutcome::Pending { row, is_new } => {
-                if is_new {
-                    self.note(attempt, row.id, "asked", call.names());
-                }
+        let refusal = match outcome {
+            AskOutcome::Granted(row) => return Ok(AskResult::Granted(Permit::of(&row, terms.assurance))),
+            AskOutcome::Pending(row) => {
                 let refusal = refusals::of_row(ConsentTold::Pending, name, &row);
                 let request = language.request(row.id, &refusals::time(row.expires_at));
                 let text = [lines.join("\n"), arguments, request].join("\n");
@@ -111,24 +107,13 @@ impl Consent {
                     is_in_band,
                 })));
             }
-            AskOutcome::Denied(row) => {
-                (refusals::of_row(ConsentTold::Denied, name, &row), None, Some(row.id))
-            }
-            AskOutcome::TimedOut(row) => {
-                (refusals::of_row(ConsentTold::TimedOut, name, &row), Some("timed_out"), Some(row.id))
-            }
-            AskOutcome::Lapsed(row) => {
-                (refusals::of_row(ConsentTold::Changed, name, &row), Some("lapsed"), Some(row.id))
-            }
-            AskOutcome::Fenced => (refusals::turn_cancelled(), None, None),
-            AskOutcome::CoolingDown { denials, until } => {
-                (refusals::cooling_down(name, denials, until), None, None)
-            }
-            AskOutcome::Throttled { pending, retry_s } => (refusals::throttled(pending, retry_s), None, None),
+            AskOutcome::Denied(row) => refusals::of_row(ConsentTold::Denied, name, &row),
+            AskOutcome::TimedOut(row) => refusals::of_row(ConsentTold::TimedOut, name, &row),
+            AskOutcome::Lapsed(row) => refusals::of_row(ConsentTold::Changed, name, &row),
+            AskOutcome::Fenced => refusals::turn_cancelled(),
+            AskOutcome::CoolingDown { denials, until } => refusals::cooling_down(name, denials, until),
+            AskOutcome::Throttled { pending, retry_s } => refusals::throttled(pending, retry_s),
         };
-        if let (Some(step), Some(id)) = (step, id) {
-            self.note(attempt, id, step, call.names());
-        }
         Err(refusal)
     }
 }

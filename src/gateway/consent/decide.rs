@@ -12,8 +12,9 @@ use crate::domain::redact;
 use crate::domain::tenant::Action;
 use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
+use crate::gateway::log::Attempt;
 use crate::gateway::tenants::Caller;
-use crate::store::{ConsentRow, DecideOutcome, NewDecision, NewGrant, RevisionKind};
+use crate::store::{ConsentRow, DecideOutcome, NewDecision, NewGrant, RevisionKind, StoreError};
 
 /// Decision of a person.
 #[derive(Clone, Debug)]
@@ -37,10 +38,11 @@ impl Consent {
     /// pending any more, [`GatewayError::Limit`] for too many grants, or [`GatewayError::Unavailable`].
     pub async fn decide(
         &self,
-        caller: &Caller,
+        attempt: &Attempt,
         id: Uuid,
         request: DecideRequest,
     ) -> Result<ConsentView, GatewayError> {
+        let caller = &*attempt.caller;
         caller.authorise(Action::DecideConsent)?;
         let tenant = caller.tenant()?.id;
         let store = |error| GatewayError::from_store(error, "permission request");
@@ -49,7 +51,7 @@ impl Consent {
         let allowed =
             consent::assurance_of(request.decision, caller.role, &caller.person, &requester, view.assurance);
         let assurance = allowed.map_err(GatewayError::MayNotDecide)?;
-        self.settle(caller, view, assurance, request).await
+        self.settle(attempt, view, assurance, request).await
     }
 
     /// Stores the decision of somebody who may decide so.
@@ -58,11 +60,12 @@ impl Consent {
     /// As [`Consent::decide`], but for the role.
     pub(super) async fn settle(
         &self,
-        caller: &Caller,
+        attempt: &Attempt,
         view: ConsentView,
         assurance: Assurance,
         request: DecideRequest,
     ) -> Result<ConsentView, GatewayError> {
+        let caller = &*attempt.caller;
         let (tenant, id) = (caller.tenant()?.id, view.row.id);
         let store = |error| GatewayError::from_store(error, "permission request");
         let DecideRequest { decision, comment, expires_in_s, via } = request;
@@ -98,6 +101,8 @@ impl Consent {
             via,
             comment: comment.map(|comment| redact::redact(&comment).into_owned()),
             grant,
+            author: self.author_of(attempt),
+            is_recorded: matches!(via, DecidedVia::Rest | DecidedVia::Cli),
         };
         match self.store.decide_consent(tenant, &new).await.map_err(store)? {
             DecideOutcome::Decided { row, rev, also_cancelled } => {
@@ -112,17 +117,20 @@ impl Consent {
         }
     }
 
-    /// Revokes a grant: who decided it may, and administrators.
+    /// Revokes a grant: who decided it may, also in a client, and administrators.
     ///
     /// # Errors
-    /// [`GatewayError::Forbidden`] or [`GatewayError::MayNotDecide`] for the role, [`GatewayError::NotFound`],
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], also for one that the caller may not see,
     /// [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
     pub async fn revoke_grant(&self, caller: &Caller, id: Uuid) -> Result<(), GatewayError> {
-        caller.authorise(Action::DecideConsent)?;
+        caller.authorise(Action::SeeOwnConsent)?;
         let tenant = caller.tenant()?.id;
         let store = |error| GatewayError::from_store(error, "grant");
         let granter = self.store.granter(tenant, id).await.map_err(store)?;
         if !caller.role.may(Action::ManageKeys) && granter != caller.key {
+            if !caller.role.may(Action::SeeConsent) {
+                return Err(store(StoreError::NotFound));
+            }
             let message = "this grant is another person's; it takes that key, or one of role admin";
             return Err(GatewayError::Forbidden(message.to_owned()));
         }

@@ -20,6 +20,7 @@ pub use self::measures::{ConsentEnd, ConsentMeasures};
 pub use self::news::ConsentNews;
 pub(in crate::gateway) use self::question::PendingAsk;
 pub use self::read::ConsentView;
+pub(in crate::gateway) use self::refusals::turn_cancelled;
 pub(in crate::gateway) use self::run::{Permit, UsedPermit};
 
 use std::sync::Arc;
@@ -28,13 +29,13 @@ use chrono::{DateTime, Utc};
 use uuid::{NoContext, Timestamp, Uuid};
 
 use self::news::Announcer;
-use super::log::{Attempt, Log};
+use super::log::Attempt;
 use super::tenants::Tenants;
 use super::{Ground, Lifecycle, Options};
 use crate::domain::activity::{Record, RecordKind, Source, Status};
 use crate::domain::id::TenantId;
 use crate::gateway::clock;
-use crate::store::{Store, StoreError};
+use crate::store::{StepAuthor, Store, StoreError};
 use crate::upstream::Pool;
 
 /// Most requests of each kind that one sweep ends.
@@ -49,13 +50,12 @@ pub struct Consent {
     options: Arc<Options>,
     life: Arc<Lifecycle>,
     tenants: Arc<Tenants>,
-    log: Arc<Log>,
     announcer: Announcer,
     measures: ConsentMeasures,
 }
 
 impl Consent {
-    pub(super) fn new(ground: &Ground, tenants: &Arc<Tenants>, log: &Arc<Log>) -> Consent {
+    pub(super) fn new(ground: &Ground, tenants: &Arc<Tenants>) -> Consent {
         let Ground { store, upstreams, options, life } = ground.clone();
         Consent {
             store,
@@ -63,7 +63,6 @@ impl Consent {
             options,
             life,
             tenants: Arc::clone(tenants),
-            log: Arc::clone(log),
             announcer: Announcer::default(),
             measures: ConsentMeasures::default(),
         }
@@ -80,29 +79,23 @@ impl Consent {
     /// # Errors
     /// The database is out of reach or fails.
     pub(in crate::gateway) async fn sweep(&self, silent_s: f64) -> Result<(), StoreError> {
-        for swept in self.store.sweep_consent(silent_s, SWEEP_BATCH).await? {
-            let kind = RecordKind::Consent;
-            let mut record = Record::start(swept.tenant, kind, Source::System, clock::now());
-            record.tool = Some(format!("consent.{}", swept.state.as_str()));
-            record.consent_id = Some(swept.id);
-            record.status = Status::Success;
-            self.log.write(record);
+        let record = Record::start(TenantId::PLATFORM, RecordKind::Consent, Source::System, clock::now());
+        for swept in self.store.sweep_consent(silent_s, SWEEP_BATCH, &self.author(record)).await? {
             self.measures.ended(swept.state);
         }
         self.measures.counted(self.store.count_pending_consent(PENDING_COUNT_MAX).await?);
         Ok(())
     }
 
-    /// Records a step of a request that an attempt took.
-    fn note(&self, attempt: &Attempt, id: Uuid, step: &str, (server, tool): (&str, &str)) {
+    /// Returns the author of records about the steps that an attempt takes.
+    fn author_of(&self, attempt: &Attempt) -> StepAuthor {
         let mut record = attempt.record(RecordKind::Consent);
         record.id = crate::domain::activity::new_id(clock::now());
-        record.tool = Some(format!("consent.{step}"));
-        record.server = Some(server.to_owned());
-        record.arguments = Some(serde_json::json!({ "tool": tool }).to_string());
-        record.consent_id = Some(id);
-        record.status = Status::Success;
-        self.log.write(record);
+        self.author(record)
+    }
+
+    fn author(&self, record: Record) -> StepAuthor {
+        StepAuthor { replica: self.options.replica, record: Record { status: Status::Success, ..record } }
     }
 }
 

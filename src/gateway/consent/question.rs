@@ -109,12 +109,8 @@ impl Consent {
         };
         let via = DecidedVia::Elicitation;
         let request = DecideRequest { decision, comment: None, expires_in_s: None, via };
-        let (server, tool) = (view.row.server.clone(), view.row.tool.clone());
-        match self.settle(caller, view, Assurance::Client, request).await {
-            Ok(view) => {
-                self.note(attempt, id, view.row.state.as_str(), (&server, &tool));
-                Ok(())
-            }
+        match self.settle(attempt, view, Assurance::Client, request).await {
+            Ok(_) => Ok(()),
             // somebody else was first: the call gets their decision
             Err(GatewayError::Conflict(_)) => Ok(()),
             Err(error) => {

@@ -103,7 +103,8 @@ impl Consent {
         self.measures.pending_of(tenant.id)
     }
 
-    /// Returns a page of grants that hold, the newest first, older than `before`.
+    /// Returns a page of grants that hold, the newest first, older than `before`. A key that may see only its own gets those
+    /// about its calls.
     ///
     /// # Errors
     /// As [`Consent::list`].
@@ -113,9 +114,10 @@ impl Consent {
         before: Uuid,
         limit: i64,
     ) -> Result<Vec<ConsentGrant>, GatewayError> {
-        caller.authorise(Action::SeeConsent)?;
+        caller.authorise(Action::SeeOwnConsent)?;
         let tenant = caller.tenant()?.id;
-        let rows = self.store.list_grants(tenant, before, limit).await;
+        let of = (!caller.role.may(Action::SeeConsent)).then_some(caller.key);
+        let rows = self.store.list_grants(tenant, of, before, limit).await;
         rows.map_err(|error| GatewayError::from_store(error, "grant"))
     }
 }

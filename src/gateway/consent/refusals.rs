@@ -78,7 +78,7 @@ pub(super) fn malformed() -> Refusal {
 }
 
 /// Returns the refusal of a call in a turn that a person ended.
-pub(super) fn turn_cancelled() -> Refusal {
+pub(in crate::gateway) fn turn_cancelled() -> Refusal {
     Refusal::new(
         Code::TurnCancelled,
         "The user stopped this turn; no further calls until the next instruction",

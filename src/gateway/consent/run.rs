@@ -8,6 +8,7 @@ use super::call::ConsentCall;
 use super::refusals::{self, ConsentTold};
 use super::{Consent, failed};
 use crate::domain::consent::ConsentState;
+use crate::domain::policy::Assurance;
 use crate::domain::refusal::Refusal;
 use crate::gateway::log::Attempt;
 use crate::gateway::rounds::STATE_TTL;
@@ -19,6 +20,8 @@ pub(in crate::gateway) struct Permit {
     pub(in crate::gateway) id: Uuid,
     /// Time that the person took, in milliseconds; `None` in later rounds of a call.
     pub(in crate::gateway) wait_ms: Option<f64>,
+    /// Kind of answer that the call needs.
+    needed: Assurance,
     /// Record of the round before; `None` in the first round.
     after: Option<Ulid>,
 }
@@ -30,15 +33,16 @@ pub(in crate::gateway) struct UsedPermit {
 }
 
 impl Permit {
-    pub(super) fn of(row: &ConsentRow) -> Permit {
+    pub(super) fn of(row: &ConsentRow, needed: Assurance) -> Permit {
         let decided: DateTime<Utc> = row.decided_at.unwrap_or(row.created_at);
         let took = decided - row.created_at;
-        Permit { id: row.id, wait_ms: Some(took.as_seconds_f64().max(0.0) * 1000.0), after: None }
+        Permit { id: row.id, wait_ms: Some(took.as_seconds_f64().max(0.0) * 1000.0), needed, after: None }
     }
 
-    /// Returns the permission that an earlier round of the call has used up.
-    pub(in crate::gateway) fn of_earlier_round(id: Uuid, after: Ulid) -> Permit {
-        Permit { id, wait_ms: None, after: Some(after) }
+    /// Returns the permission that an earlier round of the call has used up. A rule may have come since then that needs
+    /// another kind of answer.
+    pub(in crate::gateway) fn of_earlier_round(id: Uuid, after: Ulid, needed: Assurance) -> Permit {
+        Permit { id, wait_ms: None, needed, after: Some(after) }
     }
 }
 
@@ -59,29 +63,40 @@ impl Consent {
         let claim = ConsentClaim {
             id: permit.id,
             after: permit.after.map(Uuid::from),
-            key: caller.key,
-            session: attempt.session_id.clone(),
-            session_began: attempt.session_began,
+            turn: attempt.turn(),
+            needed: permit.needed,
+            author: self.author_of(attempt),
             pin: call.pin().to_owned(),
             digests: self.digests(attempt, call).await,
         };
-        let consumed = self.store.consume_consent(tenant, &claim, self.options.replica).await;
+        let consumed = self.store.consume_consent(tenant, &claim).await;
         let outcome = consumed.map_err(|error| {
             failed(tenant, &error);
             refusals::undeliverable(caller).about_consent(permit.id)
         })?;
         match outcome {
-            ConsumeOutcome::Consumed => {
-                if claim.after.is_none() {
-                    self.note(attempt, permit.id, "consumed", call.names());
-                }
-                Ok(UsedPermit { id: permit.id })
-            }
+            ConsumeOutcome::Consumed => Ok(UsedPermit { id: permit.id }),
             ConsumeOutcome::Fenced => Err(refusals::turn_cancelled().about_consent(permit.id)),
             ConsumeOutcome::Gone(None) => Err(refusals::undeliverable(caller).about_consent(permit.id)),
             ConsumeOutcome::Gone(Some(row)) => {
                 let told = if row.pin == claim.pin { ConsentTold::Used } else { ConsentTold::Changed };
                 Err(refusals::of_row(told, &call.tool.canonical, &row))
+            }
+        }
+    }
+
+    /// Checks that nobody has ended the turn of a call which a remembered decision lets through.
+    ///
+    /// # Errors
+    /// The refusal, also if that cannot be known.
+    pub(in crate::gateway) async fn check_fence(&self, attempt: &Attempt) -> Result<(), Refusal> {
+        let tenant = attempt.caller.tenant_id();
+        match self.store.is_fenced(tenant, &attempt.turn()).await {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(refusals::turn_cancelled()),
+            Err(error) => {
+                failed(tenant, &error);
+                Err(refusals::undeliverable(&attempt.caller))
             }
         }
     }
@@ -97,17 +112,11 @@ impl Consent {
     }
 
     /// Notes the outcome of a call that used a permission up, without waiting for it. What cannot be noted is swept later.
-    pub(in crate::gateway) fn finish(
-        &self,
-        attempt: &Attempt,
-        used: UsedPermit,
-        call: &ConsentCall<'_>,
-        state: ConsentState,
-    ) {
-        self.note(attempt, used.id, state.as_str(), call.names());
+    pub(in crate::gateway) fn finish(&self, attempt: &Attempt, used: UsedPermit, state: ConsentState) {
         let (store, tenant) = (self.store.clone(), attempt.caller.tenant_id());
+        let author = self.author_of(attempt);
         self.life.tasks.spawn(async move {
-            if let Err(error) = store.finish_consent(tenant, used.id, state).await {
+            if let Err(error) = store.finish_consent(tenant, used.id, state, &author).await {
                 failed(tenant, &error);
             }
         });

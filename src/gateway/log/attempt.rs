@@ -12,6 +12,7 @@ use crate::domain::trace::TraceParent;
 use crate::gateway::clock;
 use crate::gateway::tenants::Caller;
 use crate::gateway::trace::Trace;
+use crate::store::CallTurn;
 
 /// Longest client-supplied text that a record keeps, in characters.
 const CLIENT_CHARS_MAX: usize = 100;
@@ -97,6 +98,11 @@ impl Attempt {
             trace_id: self.trace_id.clone(),
             ..Record::start(caller.tenant_id(), kind, self.source, self.started_at)
         }
+    }
+
+    /// Returns the turn that the attempt belongs to.
+    pub(in crate::gateway) fn turn(&self) -> CallTurn {
+        CallTurn { key: self.caller.key, session: self.session_id.clone(), session_began: self.session_began }
     }
 
     /// Returns the span that the attempt is part of; `None` without a trace.

@@ -3,15 +3,16 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
+use super::fence::{self, CallTurn};
 use super::read::request_columns;
-use super::{ConsentRow, fenced, principal, state_now};
+use super::steps::{self, StepAuthor, StepTaken};
+use super::{ConsentRow, principal, state_now};
 use crate::domain::consent::{COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, DIGEST_BYTES};
 use crate::domain::id::{IdentityId, KeyId, ServerId, TenantId};
 use crate::domain::operation::OperationType;
 use crate::domain::policy::Assurance;
 use crate::domain::reason::AskReason;
 use crate::domain::risk::RiskLevel;
-use crate::store::revisions;
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::unit::Unit;
 use crate::store::{Store, StoreError};
@@ -26,8 +27,8 @@ const MINUTE: TimeDelta = TimeDelta::minutes(1);
 pub struct NewConsent {
     /// Id of the request, if a new one is needed: ordered by time.
     pub id: Uuid,
-    /// Key that calls; `None` for the bootstrap key.
-    pub key: Option<KeyId>,
+    /// Turn of the call, with the key that calls.
+    pub turn: CallTurn,
     /// Owner of the key.
     pub owner: String,
     /// Owner for separation of duties; `None` if nobody named one.
@@ -36,10 +37,6 @@ pub struct NewConsent {
     pub identity: Option<IdentityId>,
     /// Key that created the calling one.
     pub creator: Option<KeyId>,
-    /// Session of the call; `None` without one.
-    pub session: Option<String>,
-    /// Time at which the session began at the latest; `None` if that is unknown.
-    pub session_began: Option<DateTime<Utc>>,
     /// Server of the tool.
     pub server_id: ServerId,
     /// Name of that server.
@@ -70,6 +67,8 @@ pub struct NewConsent {
     pub ttl_s: u32,
     /// W3C trace id.
     pub trace_id: Option<String>,
+    /// Author of the records about what asking changes.
+    pub author: StepAuthor,
 }
 
 /// Limits on the asks of one key.
@@ -87,12 +86,7 @@ pub enum AskOutcome {
     /// A person allowed this call, which has not run yet.
     Granted(Box<ConsentRow>),
     /// A person is being asked.
-    Pending {
-        /// The request.
-        row: Box<ConsentRow>,
-        /// True if this call made it.
-        is_new: bool,
-    },
+    Pending(Box<ConsentRow>),
     /// A person refused this call.
     Denied(Box<ConsentRow>),
     /// No person answered in time; told once.
@@ -144,8 +138,9 @@ impl Store {
         limits: AskLimits,
     ) -> Result<ConsentAsked, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        let mut asking = Asking { tx: &mut tx, tenant, new, ended: Vec::new() };
-        let outcome = match asking.is_fenced().await? {
+        let is_fenced = fence::holds(&mut tx, tenant, &new.turn).await?;
+        let mut asking = Asking { tx: &mut tx, tenant, new, steps: Vec::new(), ended: Vec::new() };
+        let outcome = match is_fenced {
             true => AskOutcome::Fenced,
             false => match asking.earlier().await? {
                 Some(outcome) => outcome,
@@ -155,16 +150,14 @@ impl Store {
                 },
             },
         };
-        let ended = asking.ended;
-        if let AskOutcome::Pending { row, is_new: true } = &outcome {
-            revisions::tell_consent(&mut tx, tenant, row.id).await?;
-        }
-        match outcome {
-            AskOutcome::Pending { is_new: true, .. } | AskOutcome::TimedOut(_) | AskOutcome::Lapsed(_) => {
-                tx.commit_change().await?;
-            }
-            // nothing changed that must last
-            _ => tx.commit().await?,
+        let ended = std::mem::take(&mut asking.ended);
+        let names = Some((new.server.as_str(), new.tool.as_str()));
+        let taken = |&(id, step)| StepTaken { tenant, id, step, names };
+        let steps: Vec<StepTaken<'_>> = asking.steps.iter().map(taken).collect();
+        steps::write(&mut tx, &new.author, &steps).await?;
+        match steps.is_empty() {
+            true => tx.commit().await?,
+            false => tx.commit_change().await?,
         }
         Ok(ConsentAsked { outcome, ended })
     }
@@ -174,21 +167,13 @@ struct Asking<'a> {
     tx: &'a mut Unit,
     tenant: TenantId,
     new: &'a NewConsent,
+    /// Requests that this moved, each with the name of the step.
+    steps: Vec<(Uuid, &'static str)>,
     /// States of requests that this ended.
     ended: Vec<ConsentState>,
 }
 
 impl Asking<'_> {
-    async fn is_fenced(&mut self) -> Result<bool, StoreError> {
-        Ok(sqlx::query_scalar(concat!("select ", fenced!()))
-            .bind(self.tenant.0)
-            .bind(principal(self.new.key))
-            .bind(&self.new.session)
-            .bind(self.new.session_began)
-            .fetch_one(&mut **self.tx)
-            .await?)
-    }
-
     /// Returns the outcome of the newest request of this call that still counts.
     async fn earlier(&mut self) -> Result<Option<AskOutcome>, StoreError> {
         let Some(row) = self.newest().await? else { return Ok(None) };
@@ -200,7 +185,7 @@ impl Asking<'_> {
             return Ok(told.then(|| AskOutcome::Lapsed(Box::new(row))));
         }
         Ok(match state {
-            ConsentState::Pending => Some(AskOutcome::Pending { row: Box::new(row), is_new: false }),
+            ConsentState::Pending => Some(AskOutcome::Pending(Box::new(row))),
             ConsentState::Granted => Some(AskOutcome::Granted(Box::new(row))),
             ConsentState::Denied if row.is_in_time => Some(AskOutcome::Denied(Box::new(row))),
             ConsentState::TimedOut
@@ -223,7 +208,7 @@ impl Asking<'_> {
              order by id desc limit 1"
         ))
         .bind(self.tenant.0)
-        .bind(principal(self.new.key))
+        .bind(principal(self.new.turn.key))
         .bind(self.new.digests())
         .bind(self.new.assurance.as_str())
         .fetch_optional(&mut **self.tx)
@@ -248,8 +233,11 @@ impl Asking<'_> {
         .bind(TOLD_WITHIN.as_seconds_f64())
         .fetch_optional(&mut **self.tx)
         .await?;
-        // the sweep may have ended it before
-        self.ended.extend(was_open.unwrap_or_default().then_some(state));
+        // the sweep may have ended it before, and recorded that
+        if was_open == Some(true) {
+            self.steps.push((row.id, state.as_str()));
+            self.ended.push(state);
+        }
         Ok(was_open.is_some())
     }
 
@@ -258,7 +246,7 @@ impl Asking<'_> {
         // asks of one key are counted one after the other
         sqlx::query("select pg_advisory_xact_lock(hashtext($1::text), hashtext($2::text))")
             .bind(self.tenant.0)
-            .bind(principal(self.new.key))
+            .bind(principal(self.new.turn.key))
             .execute(&mut **self.tx)
             .await?;
         let (denials, until): (i64, Option<DateTime<Utc>>) = sqlx::query_as(
@@ -271,7 +259,7 @@ impl Asking<'_> {
                and decided_at >= newest.last - make_interval(secs => $5)",
         )
         .bind(self.tenant.0)
-        .bind(principal(self.new.key))
+        .bind(principal(self.new.turn.key))
         .bind(self.new.server_id.0)
         .bind(&self.new.tool)
         .bind(COOLDOWN.as_seconds_f64())
@@ -288,7 +276,7 @@ impl Asking<'_> {
              where tenant_id = $1 and principal = $2 and created_at > now() - make_interval(secs => $3)",
         )
         .bind(self.tenant.0)
-        .bind(principal(self.new.key))
+        .bind(principal(self.new.turn.key))
         .bind(MINUTE.as_seconds_f64())
         .fetch_one(&mut **self.tx)
         .await?;
@@ -304,17 +292,19 @@ impl Asking<'_> {
     async fn insert(&mut self) -> Result<AskOutcome, StoreError> {
         let new = self.new;
         // one whose time is over must not stand in the way of the new one
-        let run_out = sqlx::query(
+        let over: Vec<Uuid> = sqlx::query_scalar(
             "update consent_requests set state = 'timed_out', ended_at = now()
              where tenant_id = $1 and principal = $2 and digest = any($3) and state = 'pending'
-               and expires_at <= now()",
+               and expires_at <= now()
+             returning id",
         )
         .bind(self.tenant.0)
-        .bind(principal(new.key))
+        .bind(principal(new.turn.key))
         .bind(self.new.digests())
-        .execute(&mut **self.tx)
+        .fetch_all(&mut **self.tx)
         .await?;
-        self.ended.extend((0..run_out.rows_affected()).map(|_| ConsentState::TimedOut));
+        self.ended.extend(over.iter().map(|_| ConsentState::TimedOut));
+        self.steps.extend(over.into_iter().map(|id| (id, ConsentState::TimedOut.as_str())));
         let reason = &new.reason;
         let signals: Vec<&str> = reason.risk.signals.iter().map(|signal| signal.as_str()).collect();
         let options: Vec<&str> = new.options.iter().map(|option| option.as_str()).collect();
@@ -332,11 +322,11 @@ impl Asking<'_> {
         ))
         .bind(self.tenant.0)
         .bind(new.id)
-        .bind(principal(new.key))
+        .bind(principal(new.turn.key))
         .bind(&new.owner)
         .bind(&new.person)
         .bind(new.creator.map(|key| key.0))
-        .bind(&new.session)
+        .bind(&new.turn.session)
         .bind(new.server_id.0)
         .bind(&new.server)
         .bind(&new.tool)
@@ -364,10 +354,11 @@ impl Asking<'_> {
         .fetch_optional(&mut **self.tx)
         .await?;
         if let Some(row) = inserted {
-            return Ok(AskOutcome::Pending { row: Box::new(row), is_new: true });
+            self.steps.push((row.id, "asked"));
+            return Ok(AskOutcome::Pending(Box::new(row)));
         }
         // another call of the same kind was first
         let row = self.newest().await?.ok_or(StoreError::Conflict("the request changed meanwhile"))?;
-        Ok(AskOutcome::Pending { row: Box::new(row), is_new: false })
+        Ok(AskOutcome::Pending(Box::new(row)))
     }
 }

@@ -1,16 +1,13 @@
 //! Decisions: the first one wins, by one conditional update.
 
-use chrono::TimeDelta;
-use uuid::Uuid;
-
 use super::decision::NewDecision;
 use super::read::{find, request_columns};
-use super::{ConsentRow, grants, principal, state_now};
-use crate::domain::consent::{ConsentDecision, FENCE};
+use super::steps::{self, StepTaken};
+use super::{ConsentRow, fence, grants, principal, state_now};
+use crate::domain::consent::ConsentDecision;
 use crate::domain::id::TenantId;
 use crate::store::revisions::{self, RevisionKind};
 use crate::store::tx::{Lane, TxAccess};
-use crate::store::unit::Unit;
 use crate::store::{Store, StoreError};
 
 /// Outcome of a decision.
@@ -71,56 +68,23 @@ impl Store {
         if let (Some(grant), Some(rev)) = (&new.grant, rev) {
             grants::insert(&mut tx, tenant, new, grant, &row, rev).await?;
         }
-        let also_cancelled = match new.decision {
-            ConsentDecision::CancelTurn => fence(&mut tx, tenant, new, &row).await?,
-            _ => 0,
+        let others = match new.decision {
+            ConsentDecision::CancelTurn => fence::begin(&mut tx, tenant, new, &row).await?,
+            _ => Vec::new(),
         };
-        revisions::tell_consent(&mut tx, tenant, row.id).await?;
+        let own = (row.id, row.server.clone(), row.tool.clone());
+        if new.is_recorded {
+            revisions::tell_consent(&mut tx, tenant, row.id).await?;
+        }
+        let step = new.decision.state().as_str();
+        let recorded = others.iter().chain((!new.is_recorded).then_some(&own));
+        let steps: Vec<_> = recorded.map(|moved| StepTaken::of(tenant, moved, step)).collect();
+        steps::write(&mut tx, &new.author, &steps).await?;
         match rev {
             Some(rev) => revisions::commit(tx, tenant, RevisionKind::Access, rev).await.map(drop)?,
             None => tx.commit_change().await?,
         }
+        let also_cancelled = others.len() as u64;
         Ok(DecideOutcome::Decided { row: Box::new(row), rev, also_cancelled })
     }
-}
-
-/// Fences the turn of a request, and cancels what else is open in it. Returns how many requests that are.
-async fn fence(
-    tx: &mut Unit,
-    tenant: TenantId,
-    new: &NewDecision,
-    row: &ConsentRow,
-) -> Result<u64, StoreError> {
-    let lasts: TimeDelta = FENCE;
-    sqlx::query(
-        "insert into consent_fences (tenant_id, id, principal, session_id, ends_at)
-         values ($1, $2, $3, $4, now() + make_interval(secs => $5))",
-    )
-    .bind(tenant.0)
-    .bind(row.id)
-    .bind(row.principal)
-    .bind(&row.session_id)
-    .bind(lasts.as_seconds_f64())
-    .execute(&mut **tx)
-    .await?;
-    let others: Vec<Uuid> = sqlx::query_scalar(
-        "update consent_requests set state = 'cancelled', decided_at = now(), decided_by = $4, decided_owner = $5,
-             decided_via = $6, decision = $7, ended_at = now()
-         where tenant_id = $1 and principal = $2 and state in ('pending', 'granted') and expires_at > now()
-           and ($3::text is null or session_id is null or session_id = $3)
-         returning id",
-    )
-    .bind(tenant.0)
-    .bind(row.principal)
-    .bind(&row.session_id)
-    .bind(principal(new.by))
-    .bind(&new.owner)
-    .bind(new.via.as_str())
-    .bind(new.decision.as_str())
-    .fetch_all(&mut **tx)
-    .await?;
-    for id in &others {
-        revisions::tell_consent(tx, tenant, *id).await?;
-    }
-    Ok(others.len() as u64)
 }

@@ -3,6 +3,7 @@
 use chrono::TimeDelta;
 use uuid::Uuid;
 
+use super::steps::StepAuthor;
 use crate::domain::consent::{ConsentDecision, DecidedVia, GrantEffect};
 use crate::domain::id::KeyId;
 use crate::domain::policy::Assurance;
@@ -24,6 +25,10 @@ pub struct NewDecision {
     pub comment: Option<String>,
     /// Grant, if the decision is remembered; `None` for one about one call.
     pub grant: Option<NewGrant>,
+    /// Author of the records about what the decision changes.
+    pub author: StepAuthor,
+    /// True if the decision itself has a record already, as an act has before it is run.
+    pub is_recorded: bool,
 }
 
 /// Grant to be stored with a decision.

@@ -10,6 +10,7 @@ use crate::domain::consent::GrantEffect;
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::operation::OperationType;
 use crate::domain::policy::Assurance;
+use crate::domain::risk::RiskLevel;
 use crate::store::revisions::{self, RevisionKind};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::unit::Unit;
@@ -17,6 +18,8 @@ use crate::store::{Store, StoreError, Stored};
 
 /// Most grants of a tenant that hold at the same time: every replica keeps them in memory.
 const GRANTS_MAX: i64 = 1000;
+/// Most of them about calls of one key.
+const GRANTS_PER_KEY_MAX: i64 = 100;
 
 /// Grant, as stored.
 #[derive(Clone, Debug, FromRow)]
@@ -37,6 +40,8 @@ pub struct ConsentGrant {
     pub effect: String,
     /// Assurance of the answer.
     pub assurance: Stored<Assurance>,
+    /// Risk of the call that was asked about; `None` in rows of an older release.
+    pub risk: Option<Stored<RiskLevel>>,
     /// Request that was answered.
     pub request_id: Uuid,
     /// Key that decided; nil for the bootstrap key.
@@ -68,6 +73,8 @@ pub struct GrantInForce {
     pub effect: Stored<GrantEffect>,
     /// Assurance of the answer.
     pub assurance: Stored<Assurance>,
+    /// Risk of the call that was asked about; `None` in rows of an older release.
+    pub risk: Option<Stored<RiskLevel>>,
     /// End of the grant.
     pub expires_at: DateTime<Utc>,
 }
@@ -84,27 +91,31 @@ macro_rules! holds {
 }
 
 impl Store {
-    /// Returns a page of a tenant's grants that hold, the newest first, older than `before`.
+    /// Returns a page of a tenant's grants that hold, the newest first, older than `before`; with `of` those about the calls
+    /// of one key, where `Some(None)` is the bootstrap key.
     ///
     /// # Errors
     /// The database is out of reach or fails.
     pub async fn list_grants(
         &self,
         tenant: TenantId,
+        of: Option<Option<KeyId>>,
         before: Uuid,
         limit: i64,
     ) -> Result<Vec<ConsentGrant>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rows = sqlx::query_as(concat!(
-            "select id, principal, owner, server, tool, operation_type, effect, assurance, request_id, granted_by,
-                 granted_owner, granted_via, created_at, expires_at
-             from consent_grants where tenant_id = $1 and id < $2 and ",
+            "select id, principal, owner, server, tool, operation_type, effect, assurance, risk, request_id,
+                 granted_by, granted_owner, granted_via, created_at, expires_at
+             from consent_grants where tenant_id = $1 and id < $2
+               and ($4::uuid is null or principal = $4) and ",
             holds!(),
             " order by id desc limit $3"
         ))
         .bind(tenant.0)
         .bind(before)
         .bind(limit)
+        .bind(of.map(principal))
         .fetch_all(&mut *tx)
         .await?;
         tx.commit().await?;
@@ -167,21 +178,42 @@ pub(super) async fn insert(
     row: &ConsentRow,
     rev: i64,
 ) -> Result<(), StoreError> {
-    let held: i64 = sqlx::query_scalar(
-        "select count(*) from consent_grants
+    // a decision like one that holds takes its place
+    sqlx::query(
+        "update consent_grants g set revoked_at = now(), revoked_by = $5, rev = $6
+         from consent_requests r
+         where g.tenant_id = $1 and g.revoked_at is null and r.tenant_id = $1 and r.id = $2
+           and (g.principal, g.server_id, g.tool, g.operation_type, g.pin, g.risk)
+               = (r.principal, r.server_id, r.tool, r.operation_type, r.pin, r.risk)
+           and (g.effect, g.assurance) = ($3, $4)",
+    )
+    .bind(tenant.0)
+    .bind(row.id)
+    .bind(grant.effect.as_str())
+    .bind(grant.assurance.as_str())
+    .bind(principal(decision.by))
+    .bind(rev)
+    .execute(&mut **tx)
+    .await?;
+    let (held, of_key): (i64, i64) = sqlx::query_as(
+        "select count(*), count(*) filter (where principal = $2) from consent_grants
          where tenant_id = $1 and revoked_at is null and expires_at > now()",
     )
     .bind(tenant.0)
+    .bind(row.principal)
     .fetch_one(&mut **tx)
     .await?;
+    if of_key >= GRANTS_PER_KEY_MAX {
+        return Err(StoreError::Limit("100 grants of a key; decide about this one call, or revoke some"));
+    }
     if held >= GRANTS_MAX {
         return Err(StoreError::Limit("1000 grants of a tenant; decide about this one call, or revoke some"));
     }
     sqlx::query(
         "insert into consent_grants (
              tenant_id, id, principal, owner, server_id, server, tool, operation_type, pin, effect, assurance,
-             request_id, granted_by, granted_owner, granted_via, expires_at, rev)
-         select tenant_id, $3, principal, owner, server_id, server, tool, operation_type, pin, $4, $5, id, $6, $7, $8,
+             risk, request_id, granted_by, granted_owner, granted_via, expires_at, rev)
+         select tenant_id, $3, principal, owner, server_id, server, tool, operation_type, pin, $4, $5, risk, id, $6, $7, $8,
              now() + make_interval(secs => $9), $10
          from consent_requests where tenant_id = $1 and id = $2",
     )
@@ -206,7 +238,7 @@ pub(in crate::store) async fn in_force(
     tenant: TenantId,
 ) -> Result<Vec<GrantInForce>, StoreError> {
     let rows = sqlx::query_as(concat!(
-        "select principal, server_id, tool, operation_type, pin, effect, assurance, expires_at
+        "select principal, server_id, tool, operation_type, pin, effect, assurance, risk, expires_at
          from consent_grants where tenant_id = $1 and ",
         holds!(),
         " order by id desc limit $2"

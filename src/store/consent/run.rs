@@ -1,11 +1,13 @@
 //! Use of a permission: once, for the call that was asked about.
 
-use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{ConsentRow, fenced, principal, read};
+use super::fence::{self, CallTurn, fenced};
+use super::steps::{self, Moved, StepAuthor, StepTaken};
+use super::{ConsentRow, principal, read};
 use crate::domain::consent::{ConsentState, DIGEST_BYTES};
-use crate::domain::id::{KeyId, ReplicaId, TenantId};
+use crate::domain::id::TenantId;
+use crate::domain::policy::Assurance;
 use crate::store::revisions;
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::{Store, StoreError};
@@ -15,18 +17,18 @@ use crate::store::{Store, StoreError};
 pub struct ConsentClaim {
     /// Id of the request.
     pub id: Uuid,
-    /// Key that calls; `None` for the bootstrap key.
-    pub key: Option<KeyId>,
-    /// Session of the call; `None` without one.
-    pub session: Option<String>,
-    /// Time at which the session began at the latest; `None` if that is unknown.
-    pub session_began: Option<DateTime<Utc>>,
+    /// Turn of the call, with the key that calls.
+    pub turn: CallTurn,
+    /// Kind of answer that the call needs now: that of the permission must be as good.
+    pub needed: Assurance,
     /// Pin of the definition.
     pub pin: String,
     /// Keyed digests of the call, one for each key in use.
     pub digests: Vec<[u8; DIGEST_BYTES]>,
     /// Record of the round before, for a later round of a call that has used the permission up; `None` for the first.
     pub after: Option<Uuid>,
+    /// Author of the record about the use.
+    pub author: StepAuthor,
 }
 
 /// Outcome of a claim.
@@ -49,42 +51,45 @@ impl Store {
         &self,
         tenant: TenantId,
         claim: &ConsentClaim,
-        replica: ReplicaId,
     ) -> Result<ConsumeOutcome, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let digests: Vec<&[u8]> = claim.digests.iter().map(<[u8; DIGEST_BYTES]>::as_slice).collect();
-        let consumed = sqlx::query(concat!(
+        let consumed: Option<Moved> = sqlx::query_as(concat!(
             "update consent_requests set state = 'consumed', consumed_at = now(), replica_id = $8, kept_until = null,
                  kept_after = null
              where tenant_id = $1 and principal = $2 and id = $5 and digest = any($6) and pin = $7
+               and ($10 = 'client' or assurance = 'approver')
                and case when $9::uuid is not null
                         then state = 'consumed' and kept_until > now() and kept_after = $9
                         else state = 'granted' and expires_at > now() end and not ",
-            fenced!()
+            fenced!(),
+            " returning id, server, tool"
         ))
         .bind(tenant.0)
-        .bind(principal(claim.key))
-        .bind(&claim.session)
-        .bind(claim.session_began)
+        .bind(principal(claim.turn.key))
+        .bind(&claim.turn.session)
+        .bind(claim.turn.session_began)
         .bind(claim.id)
         .bind(digests)
         .bind(&claim.pin)
-        .bind(replica.0)
+        .bind(claim.author.replica.0)
         .bind(claim.after)
-        .execute(&mut *tx)
+        .bind(claim.needed.as_str())
+        .fetch_optional(&mut *tx)
         .await?;
-        if consumed.rows_affected() == 1 {
-            revisions::tell_consent(&mut tx, tenant, claim.id).await?;
+        if let Some(moved) = consumed {
+            let state = ConsentState::Consumed.as_str();
+            match claim.after {
+                None => {
+                    steps::write(&mut tx, &claim.author, &[StepTaken::of(tenant, &moved, state)]).await?;
+                }
+                // a later round is no step
+                Some(_) => revisions::tell_consent(&mut tx, tenant, claim.id).await?,
+            }
             tx.commit_change().await?;
             return Ok(ConsumeOutcome::Consumed);
         }
-        let is_fenced: bool = sqlx::query_scalar(concat!("select ", fenced!()))
-            .bind(tenant.0)
-            .bind(principal(claim.key))
-            .bind(&claim.session)
-            .bind(claim.session_began)
-            .fetch_one(&mut *tx)
-            .await?;
+        let is_fenced = fence::holds(&mut tx, tenant, &claim.turn).await?;
         let row = read::find(&mut tx, tenant, claim.id).await?;
         tx.commit().await?;
         let is_cancelled = row.as_ref().is_some_and(|row| row.state == ConsentState::Cancelled);
@@ -128,18 +133,21 @@ impl Store {
         tenant: TenantId,
         id: Uuid,
         state: ConsentState,
+        author: &StepAuthor,
     ) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::Tenant(tenant)).await?;
-        sqlx::query(
+        let finished: Option<Moved> = sqlx::query_as(
             "update consent_requests set state = $3, ended_at = now()
-             where tenant_id = $1 and id = $2 and state = 'consumed'",
+             where tenant_id = $1 and id = $2 and state = 'consumed' returning id, server, tool",
         )
         .bind(tenant.0)
         .bind(id)
         .bind(state.as_str())
-        .execute(&mut *tx)
+        .fetch_optional(&mut *tx)
         .await?;
-        revisions::tell_consent(&mut tx, tenant, id).await?;
+        if let Some(moved) = finished {
+            steps::write(&mut tx, author, &[StepTaken::of(tenant, &moved, state.as_str())]).await?;
+        }
         Ok(tx.commit().await?)
     }
 }

@@ -4,9 +4,9 @@
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
+use super::steps::{self, StepAuthor, StepTaken};
 use crate::domain::consent::ConsentState;
 use crate::domain::id::TenantId;
-use crate::store::revisions;
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::{Store, StoreError, Stored};
 
@@ -34,7 +34,12 @@ impl Store {
     ///
     /// # Errors
     /// The database is out of reach or fails.
-    pub async fn sweep_consent(&self, silent_s: f64, limit: i64) -> Result<Vec<ConsentSwept>, StoreError> {
+    pub async fn sweep_consent(
+        &self,
+        silent_s: f64,
+        limit: i64,
+        author: &StepAuthor,
+    ) -> Result<Vec<ConsentSwept>, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let mut rows: Vec<(Uuid, Uuid, Stored<ConsentState>)> = sqlx::query_as(
             "update consent_requests c
@@ -66,9 +71,14 @@ impl Store {
         .fetch_all(&mut *tx)
         .await?;
         rows.extend(lost);
-        for (tenant, id, _) in &rows {
-            revisions::tell_consent(&mut tx, TenantId(*tenant), *id).await?;
-        }
+        let steps = rows.iter().map(|(tenant, id, state)| StepTaken {
+            tenant: TenantId(*tenant),
+            id: *id,
+            step: state.as_str(),
+            names: None,
+        });
+        let steps: Vec<StepTaken<'_>> = steps.collect();
+        steps::write(&mut tx, author, &steps).await?;
         tx.commit().await?;
         let swept = |(tenant, id, state): (Uuid, Uuid, Stored<ConsentState>)| {
             Some(ConsentSwept { tenant: TenantId(tenant), id, state: state.known()? })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{asked, asking, decide, redefine, write};
+use super::{asked, asking, decide, redefine, state, write};
 use crate::support::{Gateway, Mcp, settle};
 
 const SOON: Duration = Duration::from_secs(2);
@@ -47,7 +47,7 @@ async fn a_grant_ends_when_it_is_revoked_and_when_its_granter_goes() {
     let grant = approver.items("/api/v1/consent/grants").await[0]["id"].as_str().unwrap().to_owned();
     let path = format!("/api/v1/consent/grants/{grant}");
     tenant.approver().await.delete(&path).await.refused(403, "forbidden");
-    agent.delete(&path).await.refused(403, "not_approver");
+    agent.delete(&path).await.refused(404, "not_found");
     approver.delete(&path).await.expect(204);
     approver.delete(&path).await.refused(404, "not_found");
     settle("consent_pending".to_owned(), SOON, code).await;
@@ -84,4 +84,58 @@ async fn a_clients_answer_does_not_replace_an_approvers() {
     decide(&same, &id, "allow_always").await.refused(403, "self_approval");
     decide(&tenant.approver().await, &id, "allow_always").await.expect(200);
     write(&agent, &json!({"n": 3})).await.ok();
+}
+
+#[tokio::test]
+async fn an_allow_covers_no_riskier_calls() {
+    let (stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let risky = json!({"force": true});
+    let id = asked(&agent, &json!({"n": 1})).await;
+    decide(&approver, &id, "allow_always").await.expect(200);
+    write(&agent, &json!({"n": 2})).await.ok();
+    let id = asked(&agent, &risky).await;
+    assert_eq!(agent.get(&format!("/api/v1/consent/{id}")).await.expect(200)["risk"], "high");
+    decide(&approver, &id, "allow_always").await.expect(200);
+    for args in [&risky, &json!({"force": true, "n": 2}), &json!({"n": 2})] {
+        write(&agent, args).await.ok();
+    }
+    let grants = approver.items("/api/v1/consent/grants").await;
+    let risks: Vec<&Value> = grants.iter().map(|grant| &grant["risk"]).collect();
+    assert_eq!(risks, [&json!("high"), &json!("moderate")]);
+    // a grant of an older release is for calls of low risk
+    let mut connection = stage.database.connect().await;
+    sqlx::query("update consent_grants set risk = null").execute(&mut connection).await.unwrap();
+    let later = Gateway::start(&stage.database, &[]).await;
+    asked(&later.ask_as(&agent), &json!({"n": 3})).await;
+}
+
+#[tokio::test]
+async fn equal_decisions_are_one_grant_and_a_key_has_not_many() {
+    let (stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let pending = [asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await];
+    for id in &pending {
+        decide(&approver, id, "allow_always").await.expect(200);
+    }
+    let [grant] = &approver.items("/api/v1/consent/grants").await[..] else { panic!("one grant") };
+    assert_eq!(grant["consent_id"], pending[1]);
+    let mut connection = stage.database.connect().await;
+    sqlx::query(
+        "insert into consent_grants (tenant_id, id, principal, owner, server_id, server, tool, operation_type, pin,
+             effect, assurance, request_id, granted_by, granted_owner, granted_via, expires_at, rev)
+         select tenant_id, gen_random_uuid(), principal, owner, server_id, server, 'other' || n, operation_type, pin,
+             effect, assurance, request_id, granted_by, granted_owner, granted_via, expires_at, rev
+         from consent_grants, generate_series(1, 99) n where revoked_at is null",
+    )
+    .execute(&mut connection)
+    .await
+    .unwrap();
+    let id = asked(&agent, &json!({"force": true})).await;
+    let refused = decide(&approver, &id, "reject_always").await.refused(429, "rate_limited");
+    assert!(refused.contains("100 grants of a key"), "{refused}");
+    assert_eq!(state(&approver, &id).await, "pending");
+    // nobody else is concerned
+    let id = asked(&tenant.agent().await, &json!({"n": 1})).await;
+    decide(&approver, &id, "allow_always").await.expect(200);
 }

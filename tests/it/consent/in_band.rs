@@ -181,6 +181,41 @@ async fn any_replica_takes_the_answer() {
 }
 
 #[tokio::test]
+async fn who_allowed_in_band_revokes_it() {
+    let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let (agent, stranger) = (tenant.agent().await, tenant.agent().await);
+    let (_, state) = question(&agent).await;
+    call(client(&agent), "writer", ARGS, &answer(&accept("allow_always"), &state)).await.ok();
+    assert_eq!(stranger.items("/api/v1/consent/grants").await, [Value::Null; 0]);
+    let [grant] = &agent.items("/api/v1/consent/grants").await[..] else { panic!("one grant") };
+    let path = format!("/api/v1/consent/grants/{}", grant["id"].as_str().unwrap());
+    stranger.delete(&path).await.refused(404, "not_found");
+    agent.delete(&path).await.expect(204);
+    question(&agent).await;
+}
+
+#[tokio::test]
+async fn a_stricter_rule_holds_for_the_rounds_that_are_left() {
+    let stage = Stage::with(&[]).await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::modern(vec![asks_twice(Tool::writes("twice"))]).await;
+    tenant.add("zoo", &upstream).await;
+    set(&tenant, json!([])).await;
+    let agent = tenant.agent().await;
+    let asked = call(client(&agent), "twice", "{}", "").await;
+    let allow = answer(&accept("allow_once"), &state_of(&asked));
+    let first = call(client(&agent), "twice", "{}", &allow).await;
+    let who = r#"{"who":{"action":"accept","content":{"name":"ana"}}}"#;
+    let next = format!(r#","inputResponses":{who},"requestState":"{}""#, state_of(&first));
+    let rule = json!([{"id": "four-eyes", "effect": "ask", "ask": {"assurance": "approver"}}]);
+    set(&tenant, rule).await;
+    call(client(&agent), "twice", "{}", &next).await.refused("consent_lapsed");
+    assert_eq!(upstream.counts().calls, 1);
+    call(client(&agent), "twice", "{}", "").await.refused("consent_pending");
+    assert_eq!(agent.items("/api/v1/consent").await[0]["assurance"], "approver");
+}
+
+#[tokio::test]
 async fn later_rounds_of_a_call_ask_nobody_and_run_once_each() {
     let stage = Stage::with(&[]).await;
     let tenant = stage.tenant("acme").await;

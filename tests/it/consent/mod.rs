@@ -12,6 +12,7 @@ mod replicas;
 mod restarted;
 mod round_robin;
 mod told;
+mod turns;
 mod tutorial;
 mod watched;
 mod who;

@@ -81,3 +81,23 @@ async fn a_call_that_dies_with_its_replica_is_not_run_again() {
     assert_ne!(asked(&other.ask_as(&agent), &json!({"n": 1})).await, id);
     assert_eq!(upstream.counts().calls, 1);
 }
+
+#[tokio::test]
+async fn a_step_and_its_record_are_there_together_or_not_at_all() {
+    let (stage, tenant, upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let id = asked(&agent, &json!({"n": 1})).await;
+    decide(&approver, &id, "allow_once").await.expect(200);
+    let mut connection = stage.database.connect().await;
+    let broken = "alter table activity add constraint broken check (type <> 'consent') not valid";
+    sqlx::query(broken).execute(&mut connection).await.unwrap();
+    for n in 1..=2 {
+        write(&agent, &json!({ "n": n })).await.refused("consent_undeliverable");
+    }
+    assert_eq!(upstream.counts().calls, 0);
+    assert_eq!(state(&approver, &id).await, "granted");
+    assert_eq!(approver.items("/api/v1/consent").await.len(), 1, "nobody was asked without a record");
+    sqlx::query("alter table activity drop constraint broken").execute(&mut connection).await.unwrap();
+    write(&agent, &json!({"n": 1})).await.ok();
+    settle(json!("succeeded"), SOON, || state(&approver, &id)).await;
+}

@@ -16,7 +16,6 @@ const CHANGE_SERVERS: &[&str] = &["operator", "admin"];
 const APPROVE: &[&str] = CHANGE_SERVERS;
 const MANAGE: &[&str] = &["admin"];
 const SEE_POLICIES: &[&str] = SEE_SERVERS;
-const SEE_CONSENT: &[&str] = &["approver", "auditor", "operator", "admin"];
 const DECIDE: &[&str] = &["approver", "admin"];
 const USE_TOOLS: &[&str] = &["agent", "operator", "admin"];
 const READ_ACTIVITY: &[&str] = &["agent", "auditor", "operator", "admin"];
@@ -50,8 +49,8 @@ const DOORS: &[(&str, &str, &[&str])] = &[
     ("PUT", "/keys/{id}/policy", MANAGE),
     ("GET", "/consent", ANYBODY),
     ("GET", "/consent/stream", ANYBODY),
-    ("GET", "/consent/grants", SEE_CONSENT),
-    ("DELETE", "/consent/grants/{id}", DECIDE),
+    ("GET", "/consent/grants", ANYBODY),
+    ("DELETE", "/consent/grants/{id}", ANYBODY),
     ("GET", "/consent/{id}", ANYBODY),
     ("POST", "/consent/{id}/decision", DECIDE),
     ("GET", "/servers", SEE_SERVERS),

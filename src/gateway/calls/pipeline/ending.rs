@@ -12,6 +12,7 @@ use crate::domain::activity::{Record, Status};
 use crate::domain::refusal::{Class, Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::gateway::calls::Calls;
+use crate::gateway::consent::turn_cancelled;
 use crate::upstream::{Answer, FailureKind, Sent, UpstreamError};
 
 /// Suggested retry delay when all program slots are in use, in seconds.
@@ -55,7 +56,11 @@ impl Calls {
                 record::response(record, target, shown.as_deref(), self.options.preview_bytes);
             }
             Err(refusal) => {
-                record.status = status_of(refusal.code);
+                record.status = match refusal.code {
+                    // it was under way, past all checks
+                    Code::TurnCancelled => Status::Cancelled,
+                    code => status_of(code),
+                };
                 record::error(record, refusal);
             }
         }
@@ -90,9 +95,16 @@ pub(super) fn status_of(code: Code) -> Status {
         Class::Cancelled => Status::Cancelled,
     }
 }
-/// Returns the refusal for a call that its caller cancelled.
-pub(super) fn withdrawn(sent: &Sent) -> Refusal {
+
+/// Returns the refusal for a call that its caller cancelled, or a person who ended the caller's turn.
+pub(super) fn withdrawn(code: Code, sent: &Sent) -> Refusal {
     match sent.is_dispatched() {
+        true if code == Code::TurnCancelled => Refusal::new(
+            Code::TurnCancelled,
+            "The call was sent and may have run, but the user stopped this turn; no further calls until the next \
+             instruction",
+        ),
+        false if code == Code::TurnCancelled => turn_cancelled(),
         true => Refusal::after_dispatch(Code::Cancelled, "it was cancelled by its caller"),
         false => Refusal::new(Code::Cancelled, "The call was cancelled by its caller; nothing was run"),
     }

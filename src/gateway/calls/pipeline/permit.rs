@@ -38,16 +38,15 @@ impl Calls {
     pub(super) async fn finish_permit(
         &self,
         attempt: &Attempt,
-        checked: &Checked,
         used: Option<UsedPermit>,
         record: Ulid,
         (concluded, was_sent): (&Result<CallOutcome, Refusal>, bool),
     ) {
-        let (Some(used), Checked::Tool(call)) = (used, checked) else { return };
+        let Some(used) = used else { return };
         match concluded {
             // before the caller can come back
             Ok(CallOutcome::InputRequired { .. }) => self.consent.keep(attempt, used, record).await,
-            _ => self.consent.finish(attempt, used, &call.as_consent(), state_of(concluded, was_sent)),
+            _ => self.consent.finish(attempt, used, state_of(concluded, was_sent)),
         }
     }
 }

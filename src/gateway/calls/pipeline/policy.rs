@@ -10,11 +10,11 @@ use crate::domain::activity::{Record, Source};
 use crate::domain::annotations::Tier;
 use crate::domain::operation::OperationType;
 use crate::domain::policy::{
-    AskTerms, Decision, Entrance, PolicyCall, PolicyLayer, PolicyLayers, Ruling, TraceStep,
+    AskTerms, Assurance, Decision, Entrance, PolicyCall, PolicyLayer, PolicyLayers, Ruling, TraceStep,
 };
 use crate::domain::reason::AskReason;
 use crate::domain::refusal::{Code, Refusal};
-use crate::domain::risk::{Risk, RiskFacts, Sensitivity, TrustTier};
+use crate::domain::risk::{Risk, RiskFacts, RiskLevel, Sensitivity, TrustTier};
 use crate::domain::rounds::RoundConsent;
 use crate::gateway::calls::Calls;
 use crate::gateway::catalog::Tool;
@@ -133,8 +133,10 @@ impl Calls {
         reachable(&call.tool.server)?;
         match (decision.ruling, opened.consent) {
             // also where nobody would ask any more: the permission must come to its end
-            (_, Some(RoundConsent::Used { id, after })) => {
-                Ok(PolicyStep::Done(Some(Permit::of_earlier_round(id, after))))
+            (ruling, Some(RoundConsent::Used { id, after })) => {
+                let asks = decision.ask.filter(|_| ruling == Ruling::Asked);
+                let needed = asks.map_or(Assurance::Client, |terms| terms.assurance);
+                Ok(PolicyStep::Done(Some(Permit::of_earlier_round(id, after, needed))))
             }
             (Ruling::Asked, asked) => {
                 let terms = decision.ask.unwrap_or_else(AskTerms::strictest);
@@ -144,6 +146,10 @@ impl Calls {
                     self.consent.answer(attempt, id, answer).await?;
                 }
                 self.ask_person(attempt, call, facts, (&verdict, terms, opened.has_forms(caller))).await
+            }
+            (Ruling::Allowed, _) if decision.is_by_grant => {
+                self.consent.check_fence(attempt).await?;
+                Ok(PolicyStep::Done(None))
             }
             (
                 Ruling::Allowed | Ruling::WouldAsk | Ruling::WouldDeny | Ruling::Delegated | Ruling::Denied,
@@ -184,7 +190,7 @@ impl Calls {
         let facts = subject.facts();
         let risk = Risk::assess(&facts);
         let call = PolicyCall { facts: &facts, risk, entrance: subject.entrance, at: subject.at };
-        PolicyVerdict { decision: self.layers(caller, subject).evaluate(&call), risk }
+        PolicyVerdict { decision: self.layers(caller, subject, risk.level).evaluate(&call), risk }
     }
 
     /// Evaluates as [`Calls::evaluate`] does, with a trace of each step.
@@ -196,17 +202,22 @@ impl Calls {
         let facts = subject.facts();
         let risk = Risk::assess(&facts);
         let call = PolicyCall { facts: &facts, risk, entrance: subject.entrance, at: subject.at };
-        let (decision, trace) = self.layers(caller, subject).explain(&call);
+        let (decision, trace) = self.layers(caller, subject, risk.level).explain(&call);
         (PolicyVerdict { decision, risk }, trace)
     }
 
-    fn layers<'a>(&'a self, caller: &'a Caller, subject: &PolicySubject<'_>) -> PolicyLayers<'a> {
+    fn layers<'a>(
+        &'a self,
+        caller: &'a Caller,
+        subject: &PolicySubject<'_>,
+        level: RiskLevel,
+    ) -> PolicyLayers<'a> {
         PolicyLayers {
             deployment: &self.options.policy,
             tenant: &caller.policies.tenant.rules,
             key: &caller.policies.key.rules,
             mode: caller.settings.policy_mode,
-            remembered: caller.grants.find(subject.tool, subject.operation, subject.at),
+            remembered: caller.grants.find(subject.tool, subject.operation, level, subject.at),
             has_host_prompt: caller.settings.host_prompts.contains(&subject.operation),
         }
     }

@@ -10,8 +10,9 @@ use crate::domain::consent::GrantEffect;
 use crate::domain::id::KeyId;
 use crate::domain::operation::OperationType;
 use crate::domain::policy::{Assurance, Remembered};
+use crate::domain::risk::RiskLevel;
 use crate::gateway::catalog::Tool;
-use crate::store::GrantInForce;
+use crate::store::{GrantInForce, Stored};
 
 /// Remembered decisions about calls of one key.
 #[derive(Debug, Default)]
@@ -37,31 +38,28 @@ pub(in crate::gateway) struct TenantGrants {
 }
 
 impl HeldGrants {
-    /// Returns the decision about a call that holds at `now`. Of several the strictest counts.
+    /// Returns the decision about a call that holds at `now`. A refusal counts before all that allow; of those the one that
+    /// covers the risk, with the best answer.
     pub(in crate::gateway) fn find(
         &self,
         tool: &Tool,
         operation: OperationType,
+        level: RiskLevel,
         now: DateTime<Utc>,
     ) -> Option<Remembered> {
         let grants = self.by_server.get(&tool.server.id.0)?;
         let pin = tool.shape.pin();
         let holds = |grant: &&HeldGrant| {
             let is_of = match grant.remembered {
-                Remembered::Allow(_) => grant.operation == Some(operation),
+                Remembered::Allow { .. } => grant.operation == Some(operation),
                 Remembered::Reject => grant.operation.is_none_or(|own| own == operation),
             };
             is_of && grant.expires_at > now && *grant.tool == *tool.name && *grant.pin == **pin
         };
-        grants.iter().filter(holds).map(|grant| grant.remembered).reduce(stricter)
-    }
-}
-
-/// Returns the stricter of two decisions; of two that allow the one with the better answer.
-fn stricter(one: Remembered, other: Remembered) -> Remembered {
-    match (one, other) {
-        (Remembered::Allow(one), Remembered::Allow(other)) => Remembered::Allow(one.max(other)),
-        _ => Remembered::Reject,
+        grants.iter().filter(holds).map(|grant| grant.remembered).max_by_key(|remembered| match remembered {
+            Remembered::Reject => (true, true, Assurance::Approver),
+            Remembered::Allow { assurance, risk } => (false, *risk >= level, *assurance),
+        })
     }
 }
 
@@ -72,11 +70,12 @@ impl TenantGrants {
         for row in rows {
             let assurance = row.assurance.known().unwrap_or(Assurance::Client);
             let effect = row.effect.known().unwrap_or(GrantEffect::Reject);
+            let risk = row.risk.as_ref().and_then(Stored::known).unwrap_or(RiskLevel::Low);
             let grant = HeldGrant {
                 tool: row.tool.as_str().into(),
                 operation: row.operation_type.known(),
                 pin: row.pin.as_str().into(),
-                remembered: effect.remembered(assurance),
+                remembered: effect.remembered(assurance, risk),
                 expires_at: row.expires_at,
             };
             let held = by_key.entry(row.principal).or_default();

@@ -1,0 +1,122 @@
+//! Fences: the turns of callers that a person has ended.
+
+use chrono::{DateTime, Utc};
+
+use super::decision::NewDecision;
+use super::steps::Moved;
+use super::{ConsentRow, principal};
+use crate::domain::consent::FENCE;
+use crate::domain::id::{KeyId, TenantId};
+use crate::store::revisions::{self, TurnNotice};
+use crate::store::tx::{Lane, TxAccess};
+use crate::store::unit::Unit;
+use crate::store::{Store, StoreError};
+
+/// Turn that a call belongs to.
+#[derive(Clone, Debug)]
+pub struct CallTurn {
+    /// Key that calls; `None` for the bootstrap key.
+    pub key: Option<KeyId>,
+    /// Session of the call; `None` without one.
+    pub session: Option<String>,
+    /// Time at which the session began at the latest; `None` if that is unknown.
+    pub session_began: Option<DateTime<Utc>>,
+}
+
+/// SQL for whether a fence holds for a call of `$2` with session `$3`, which began at `$4`. A session that is not known
+/// to have begun before the fence is fenced: nothing that a client sends lifts it.
+macro_rules! fenced {
+    () => {
+        "exists (select from consent_fences f
+             where f.tenant_id = $1 and f.principal = $2 and f.ends_at > now()
+               and (f.session_id is null or $3::text is null or f.session_id = $3
+                    or $4::timestamptz is null or $4 >= f.begins_at))"
+    };
+}
+pub(super) use fenced;
+
+impl CallTurn {
+    /// Returns whether this turn is one that a person has ended, as fences have it.
+    pub fn is_ended_by(&self, notice: &TurnNotice) -> bool {
+        let is_of = |session: &String| {
+            self.session.as_ref().is_none_or(|own| own == session)
+                || self.session_began.is_none_or(|began| began >= notice.began_at)
+        };
+        self.key == notice.key && notice.session.as_ref().is_none_or(is_of)
+    }
+}
+
+impl Store {
+    /// Returns whether a person has ended the turn of a call.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn is_fenced(&self, tenant: TenantId, turn: &CallTurn) -> Result<bool, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let is_fenced = holds(&mut tx, tenant, turn).await?;
+        tx.commit().await?;
+        Ok(is_fenced)
+    }
+}
+
+/// Returns whether a fence holds for a call, within a transaction.
+pub(super) async fn holds(tx: &mut Unit, tenant: TenantId, turn: &CallTurn) -> Result<bool, StoreError> {
+    Ok(sqlx::query_scalar(concat!("select ", fenced!()))
+        .bind(tenant.0)
+        .bind(principal(turn.key))
+        .bind(&turn.session)
+        .bind(turn.session_began)
+        .fetch_one(&mut **tx)
+        .await?)
+}
+
+/// Fences the turn of a request, and cancels what else is open in it. Returns those requests, with server and tool.
+pub(super) async fn begin(
+    tx: &mut Unit,
+    tenant: TenantId,
+    new: &NewDecision,
+    row: &ConsentRow,
+) -> Result<Vec<Moved>, StoreError> {
+    let began_at: DateTime<Utc> = sqlx::query_scalar(
+        "insert into consent_fences (tenant_id, id, principal, session_id, ends_at)
+         values ($1, $2, $3, $4, now() + make_interval(secs => $5)) returning begins_at",
+    )
+    .bind(tenant.0)
+    .bind(row.id)
+    .bind(row.principal)
+    .bind(&row.session_id)
+    .bind(FENCE.as_seconds_f64())
+    .fetch_one(&mut **tx)
+    .await?;
+    let key = (!row.principal.is_nil()).then_some(KeyId(row.principal));
+    let notice = TurnNotice { tenant, key, session: row.session_id.clone(), began_at };
+    revisions::tell_turn(tx, &notice).await?;
+    // calls between two rounds are under way as well
+    sqlx::query(
+        "update consent_requests set kept_until = now()
+         where tenant_id = $1 and principal = $2 and state = 'consumed' and kept_until > now()
+           and ($3::text is null or session_id is null or session_id = $3)",
+    )
+    .bind(tenant.0)
+    .bind(row.principal)
+    .bind(&row.session_id)
+    .execute(&mut **tx)
+    .await?;
+    let others = sqlx::query_as(
+        "update consent_requests set state = 'cancelled', decided_at = now(), decided_by = $4, decided_owner = $5,
+             decided_via = $6, decision = $7, ended_at = now()
+         where tenant_id = $1 and principal = $2 and state in ('pending', 'granted') and expires_at > now()
+           and ($3::text is null or session_id is null or session_id = $3)
+         returning id, server, tool",
+    )
+    .bind(tenant.0)
+    .bind(row.principal)
+    .bind(&row.session_id)
+    .bind(principal(new.by))
+    .bind(&new.owner)
+    .bind(new.via.as_str())
+    .bind(new.decision.as_str())
+    .fetch_all(&mut **tx)
+    .await?;
+    Ok(others)
+}
