@@ -178,7 +178,8 @@ async fn a_state_opens_on_no_replica_for_another_call() {
             String::from_utf8(bytes).unwrap()
         })
         .into();
-    tampered.extend([&sealed[1..], &sealed[..sealed.len() - 1], ""].map(str::to_owned));
+    let cut = [sealed.get(1..), sealed.get(..sealed.len() - 1)].map(|part| part.unwrap().to_owned());
+    tampered.extend(cut.into_iter().chain([String::new()]));
     let refuse = async || {
         for (here, strange) in three.everywhere(&agent).iter().zip(three.everywhere(&other)) {
             let foreign = call(client(&strange), "writer", ARGS, &allow).await;
