@@ -138,6 +138,33 @@ async fn an_answer_that_is_sent_to_all_replicas_counts_once() {
 }
 
 #[tokio::test]
+async fn a_permission_that_all_replicas_have_found_is_used_once() {
+    let three = Three::start().await;
+    let (agent, approver) = three.people().await;
+    let args = json!({"n": 1});
+    let everywhere = three.everywhere(&agent);
+    for api in &everywhere {
+        asked(api, &args).await;
+    }
+    let id = agent.items("/api/v1/consent").await[0]["id"].as_str().unwrap().to_owned();
+    decide(&approver, &id, "allow_once").await.expect(200);
+    let hold = Hold::begin(&three.stage.database).await;
+    let running = everywhere.map(|api| {
+        let args = args.clone();
+        tokio::spawn(async move { write(&api, &args).await.code() })
+    });
+    settle(3, SOON, || three.stage.database.count(WAITING)).await;
+    hold.end().await;
+    let mut codes = Vec::new();
+    for call in running {
+        codes.push(call.await.unwrap());
+    }
+    codes.sort();
+    assert_eq!(codes, ["consent_lapsed", "consent_lapsed", "ok"]);
+    assert_eq!(three.calls(), 1);
+}
+
+#[tokio::test]
 async fn a_state_opens_on_no_replica_for_another_call() {
     let three = Three::start().await;
     let (agent, _) = three.people().await;
@@ -151,7 +178,8 @@ async fn a_state_opens_on_no_replica_for_another_call() {
             String::from_utf8(bytes).unwrap()
         })
         .into();
-    tampered.extend([&sealed[1..], &sealed[..sealed.len() - 1], ""].map(str::to_owned));
+    let cut = [sealed.get(1..), sealed.get(..sealed.len() - 1)].map(|part| part.unwrap().to_owned());
+    tampered.extend(cut.into_iter().chain([String::new()]));
     let refuse = async || {
         for (here, strange) in three.everywhere(&agent).iter().zip(three.everywhere(&other)) {
             let foreign = call(client(&strange), "writer", ARGS, &allow).await;

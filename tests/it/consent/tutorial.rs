@@ -45,7 +45,7 @@ fn kind_of(run: &str) -> Option<&'static str> {
     {
         (run.contains(':') || run.matches('-').count() == 2).then_some("TIME")
     } else {
-        (is_number && ["µs", "ms", "s"].contains(&&run[digits.len()..])).then_some("DURATION")
+        (is_number && ["µs", "ms", "s"].contains(&run.strip_prefix(digits)?)).then_some("DURATION")
     }
 }
 
