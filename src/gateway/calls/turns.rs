@@ -8,24 +8,27 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::Calls;
-use crate::domain::id::{KeyId, TenantId};
+use crate::domain::id::TenantId;
 use crate::gateway::log::Attempt;
 use crate::store::{CallTurn, TurnNotice};
 
-/// Calls of one key by their serial numbers, each with its turn.
-type KeyCalls = HashMap<u64, (CallTurn, CancellationToken)>;
-
-/// Calls of this replica that are under way. There are at most as many as the log has room for.
+/// Calls of this replica that are under way, by serial number. There are at most as many as the log has room for.
 #[derive(Debug, Default)]
 pub(super) struct CallsUnderWay {
-    calls: Mutex<HashMap<(TenantId, Option<KeyId>), KeyCalls>>,
+    calls: Mutex<HashMap<u64, CallUnderWay>>,
     serial: AtomicU64,
+}
+
+#[derive(Debug)]
+struct CallUnderWay {
+    tenant: TenantId,
+    turn: CallTurn,
+    ended: CancellationToken,
 }
 
 /// Registration of a call in its turn; removed when dropped.
 pub(super) struct InTurn {
     turns: Arc<CallsUnderWay>,
-    key: (TenantId, Option<KeyId>),
     serial: u64,
     /// Cancelled when a person ends the turn.
     pub(super) ended: CancellationToken,
@@ -33,29 +36,24 @@ pub(super) struct InTurn {
 
 impl Drop for InTurn {
     fn drop(&mut self) {
-        let mut calls = self.turns.calls.lock();
-        if let Some(of_key) = calls.get_mut(&self.key) {
-            of_key.remove(&self.serial);
-            if of_key.is_empty() {
-                calls.remove(&self.key);
-            }
-        }
+        self.turns.calls.lock().remove(&self.serial);
     }
 }
 
 impl CallsUnderWay {
     fn add(self: &Arc<Self>, tenant: TenantId, turn: CallTurn) -> InTurn {
-        let (key, ended) = ((tenant, turn.key), CancellationToken::new());
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
-        self.calls.lock().entry(key).or_default().insert(serial, (turn, ended.clone()));
-        InTurn { turns: Arc::clone(self), key, serial, ended }
+        let ended = CancellationToken::new();
+        self.calls.lock().insert(serial, CallUnderWay { tenant, turn, ended: ended.clone() });
+        InTurn { turns: Arc::clone(self), serial, ended }
     }
 
+    /// Looks at all calls, since turns end seldom.
     fn end(&self, notice: &TurnNotice) {
-        let calls = self.calls.lock();
-        let of_key = calls.get(&(notice.tenant, notice.key)).into_iter().flat_map(HashMap::values);
-        for (_, ended) in of_key.filter(|(turn, _)| turn.is_ended_by(notice)) {
-            ended.cancel();
+        for call in self.calls.lock().values() {
+            if call.tenant == notice.tenant && call.turn.is_ended_by(notice) {
+                call.ended.cancel();
+            }
         }
     }
 }
@@ -78,6 +76,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::domain::id::KeyId;
 
     #[test]
     fn the_end_of_a_turn_reaches_its_calls_alone() {
