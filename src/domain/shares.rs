@@ -19,7 +19,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// One item without a size.
+    /// Single item without a size.
     pub const ONE: Amount = Amount { items: 1, bytes: 0 };
 
     /// Returns one item of this many bytes.

@@ -13,7 +13,7 @@ use super::error::RestError;
 pub(super) enum RouteAnswer {
     /// JSON text, with its status.
     Json(StatusCode, Bytes),
-    /// Nothing to say: 204.
+    /// Empty answer: 204.
     Nothing,
     /// Response that holds its memory already: a stream, or the answer of a server.
     Ready(Response),

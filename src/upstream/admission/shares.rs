@@ -33,7 +33,7 @@ const TENANT_LOG_LINES_MAX: usize = 1024;
 
 /// Shares of all tenants that have a connection or hold memory.
 #[derive(Debug)]
-pub(in crate::upstream) struct Admission {
+pub(in crate::upstream) struct TenantShares {
     lookups: Arc<Semaphore>,
     /// Permits for long work of all tenants: at most half of the processors are taken from short work.
     places: Arc<Semaphore>,
@@ -75,7 +75,7 @@ pub(in crate::upstream) struct Share {
     pub(in crate::upstream) memory_wait_max: Duration,
 }
 
-impl Admission {
+impl TenantShares {
     /// Creates the shares; `limits` bounds the memory of requests and answers.
     pub(in crate::upstream) fn new(limits: MemoryLimits) -> Self {
         let places = available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1));

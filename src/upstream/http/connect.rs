@@ -22,7 +22,7 @@ use uuid::Uuid;
 use crate::domain::measure::Measures;
 use crate::upstream::admission::egress::{Egress, EgressError};
 use crate::upstream::admission::shares::{
-    Admission, MemoryHold, MemoryLimits, MemoryPurpose, MemoryVitals, Share,
+    MemoryHold, MemoryLimits, MemoryPurpose, MemoryVitals, Share, TenantShares,
 };
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::meter::{Meter, Metered};
@@ -66,21 +66,21 @@ pub(in crate::upstream) struct Dialer {
     egress: Arc<Egress>,
     tls: Option<Arc<rustls::ClientConfig>>,
     connects: Arc<AtomicU64>,
-    shares: Arc<Admission>,
+    shares: Arc<TenantShares>,
     pub(in crate::upstream) share: Share,
     pub(in crate::upstream) measures: Arc<Measures>,
 }
 
 impl Dialer {
     pub(in crate::upstream) fn new(egress: Arc<Egress>, tls: Option<Arc<rustls::ClientConfig>>) -> Self {
-        let shares = Arc::new(Admission::new(MemoryLimits::default()));
+        let shares = Arc::new(TenantShares::new(MemoryLimits::default()));
         let share = shares.of(Uuid::nil());
         Self { egress, tls, connects: Arc::default(), share, shares, measures: Arc::default() }
     }
 
     /// Sets the bounds on the memory of requests and answers.
     pub(in crate::upstream) fn with_memory(self, limits: MemoryLimits) -> Self {
-        let shares = Arc::new(Admission::new(limits));
+        let shares = Arc::new(TenantShares::new(limits));
         Self { share: shares.of(Uuid::nil()), shares, ..self }
     }
 

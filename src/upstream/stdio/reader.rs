@@ -237,7 +237,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::upstream::admission::shares::{Admission, MemoryLimits};
+    use crate::upstream::admission::shares::{MemoryLimits, TenantShares};
     use crate::upstream::protocol::jsonrpc::Answer;
     use crate::upstream::stdio::wire::{Outgoing, PipeRequest};
     use crate::upstream::target::command::ProgramCommand;
@@ -257,7 +257,8 @@ mod tests {
         let (wire, outgoing) = PipeWire::new();
         let (wire, mut share) = (
             Arc::new(wire),
-            Admission::new(MemoryLimits { tenant_bytes_max: MIB, ..MemoryLimits::default() }).of(Uuid::nil()),
+            TenantShares::new(MemoryLimits { tenant_bytes_max: MIB, ..MemoryLimits::default() })
+                .of(Uuid::nil()),
         );
         share.memory_wait_max = Duration::from_millis(20);
         let command = Arc::new(ProgramCommand::new(vec![], [].into(), vec![]));

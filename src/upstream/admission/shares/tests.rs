@@ -8,19 +8,19 @@ const ONE: Uuid = Uuid::from_u128(1);
 const OTHER: Uuid = Uuid::from_u128(2);
 
 /// Creates shares in which a tenant has this many MiB, and a key half of that.
-fn shares(tenant_mib: usize) -> Admission {
-    Admission::new(MemoryLimits { replica_bytes_max: 1024 * MIB, tenant_bytes_max: tenant_mib * MIB })
+fn shares(tenant_mib: usize) -> TenantShares {
+    TenantShares::new(MemoryLimits { replica_bytes_max: 1024 * MIB, tenant_bytes_max: tenant_mib * MIB })
 }
 
-fn answer(shares: &Admission, key: Option<Uuid>) -> MemoryHold {
+fn answer(shares: &TenantShares, key: Option<Uuid>) -> MemoryHold {
     shares.memory(ONE, key, MemoryPurpose::Answer)
 }
 
-fn request(shares: &Admission, key: Option<Uuid>) -> MemoryHold {
+fn request(shares: &TenantShares, key: Option<Uuid>) -> MemoryHold {
     shares.memory(ONE, key, MemoryPurpose::Request)
 }
 
-fn answer_bytes(shares: &Admission) -> usize {
+fn answer_bytes(shares: &TenantShares) -> usize {
     shares.memory_vitals().answer_bytes
 }
 
@@ -138,7 +138,7 @@ async fn what_grows_beyond_a_keys_share_takes_nothing_from_other_keys() {
 #[tokio::test]
 async fn one_tenant_leaves_three_quarters_of_the_replica_to_the_others() {
     let limits = MemoryLimits { replica_bytes_max: 8 * MIB, tenant_bytes_max: 100 * MIB };
-    let shares = Admission::new(limits);
+    let shares = TenantShares::new(limits);
     let mut flood = answer(&shares, None);
     flood.grow(100 * MIB).await.unwrap();
     // an answer that is larger than its tenant's share counts whole against the replica
