@@ -27,7 +27,7 @@ text_enum! {
         Admin = "admin",
         /// Change of a policy.
         Policy = "policy",
-        /// Answer of a person to a permission request; no record of it is written yet.
+        /// Step of a permission request.
         Consent = "consent",
         /// Requests without a valid key, counted.
         AuthFailure = "auth_failure",

@@ -138,7 +138,8 @@ impl MayNotDecide {
             }
             MayNotDecide::SelfApproval => {
                 "nobody may allow their own call here, nor that of a key that they made; it takes a key of another person \
-                 with role approver or admin. The bootstrap key makes one: mcpproxy key add --role approver --owner NAME"
+                 with role approver or admin. The bootstrap key makes one: mcpproxy key add --role approver --owner NAME. \
+                 What the bootstrap key itself asks takes a key that another admin made"
             }
         }
     }

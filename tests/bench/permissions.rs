@@ -12,10 +12,8 @@ use crate::side::{CLIENTS, COLUMNS, Side};
 
 /// Word that asks for this run.
 pub const WORD: &str = "permissions";
-/// Turns, of which each side has one slice each.
-const TURNS: u32 = 6;
-/// Turns with rules: their cost is near to what the machine's noise is.
-const RULE_TURNS: u32 = 15;
+/// Turns, of which each side has one slice each: what is looked for is smaller than the machine's noise.
+const TURNS: u32 = 12;
 /// Most rules of a document.
 const RULES: usize = 500;
 /// Pending requests, of 500 keys with 20 each.
@@ -59,8 +57,8 @@ pub async fn run(api: &Api<'_>, gateway: &Gateway, upstream: &str, postgres: &Po
             side.warm_up(Work::Read, era).await?;
             sides.push(side);
         }
-        for turn in 1..=RULE_TURNS {
-            say(&format!("rules, {era:?}, turn {turn} of {RULE_TURNS}"));
+        for turn in 1..=TURNS {
+            say(&format!("rules, {era:?}, turn {turn} of {TURNS}"));
             for side in &mut sides {
                 side.turn(Work::Read, era, &pids).await?;
             }

@@ -56,7 +56,7 @@ pub struct Decision {
     pub message: Option<Arc<str>>,
     /// Terms of the ask, where the ruling or the effect is one.
     pub ask: Option<AskTerms>,
-    /// True if the call runs only because a person had an allow remembered: otherwise it would be asked about.
+    /// True if only a remembered allow keeps the call from being asked about.
     pub is_by_grant: bool,
 }
 

@@ -156,7 +156,7 @@ impl PolicyLayers<'_> {
             rule: standing.rule.map(|rule| Arc::clone(&rule.id)),
             message: standing.rule.and_then(|rule| rule.message.clone()),
             ask: standing.ask.filter(|_| is_ask),
-            is_by_grant: is_by_grant && ruling == Ruling::Allowed,
+            is_by_grant,
         }
     }
 

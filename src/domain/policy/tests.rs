@@ -212,6 +212,36 @@ fn what_is_remembered_relaxes_only_what_permits_it() {
 }
 
 #[test]
+fn a_call_that_only_a_grant_lets_through_is_known_as_such() {
+    let enforced = r#"{"id":"a","effect":"ask","enforced":true,"ask":{"remember":"allow_always"}}"#;
+    let allow = Remembered::Allow { assurance: Assurance::Client, risk: RiskLevel::High };
+    for (rules, mode, expected) in [
+        (format!("[{enforced}]"), PolicyMode::ByRisk, ("allowed allow remembered -", true)),
+        (format!("[{enforced}]"), PolicyMode::Observe, ("allowed allow remembered -", true)),
+        // what else would be asked or denied is only observed, but the enforced ask is not
+        (
+            format!(r#"[{enforced},{{"id":"d","effect":"deny"}}]"#),
+            PolicyMode::Observe,
+            ("would_deny deny tenant d", true),
+        ),
+        (
+            r#"[{"id":"d","effect":"ask","ask":{"remember":"allow_always"}}]"#.to_owned(),
+            PolicyMode::Observe,
+            ("allowed allow remembered -", false),
+        ),
+        (
+            r#"[{"id":"d","effect":"allow"}]"#.to_owned(),
+            PolicyMode::ByRisk,
+            ("allowed allow tenant d", false),
+        ),
+    ] {
+        let given = Given::tenant(&rules);
+        let decision = PolicyLayers { remembered: Some(allow), ..given.layers(mode) }.evaluate(&call(&FACTS));
+        assert_eq!((shown(&decision).as_str(), decision.is_by_grant), expected, "{rules} {mode:?}");
+    }
+}
+
+#[test]
 fn a_host_that_asks_is_enough_for_some_asks() {
     let asks = r#"[{"id":"a","effect":"ask"}]"#;
     let by_approver = r#"[{"id":"a","effect":"ask","ask":{"assurance":"approver"}}]"#;

@@ -209,6 +209,16 @@ fn of(facts: RiskFacts<'_>, name: &str, members: &[(&str, &str)]) -> RiskLevel {
     Risk::assess(&RiskFacts { name, arguments: &arguments, ..facts }).level
 }
 
+#[test]
+fn every_signal_is_explained_to_users() {
+    let page = include_str!("../../../docs/permissions.md");
+    let (_, section) = page.split_once("## What makes a call risky").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    for signal in RiskSignal::ALL {
+        assert!(section.contains(&format!("`{}`", signal.as_str())), "{signal:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_signal_lowers_the_level(bits in any::<u32>(), more in 0..RiskSignal::ALL.len()) {

@@ -117,7 +117,8 @@ impl Consent {
         }
     }
 
-    /// Revokes a grant: who decided it may, also in a client, and administrators.
+    /// Revokes a grant: who decided it may, also in a client, and administrators. An agent cannot take back a refusal of its
+    /// user, whose key it has.
     ///
     /// # Errors
     /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], also for one that the caller may not see,
@@ -126,12 +127,16 @@ impl Consent {
         caller.authorise(Action::SeeOwnConsent)?;
         let tenant = caller.tenant()?.id;
         let store = |error| GatewayError::from_store(error, "grant");
-        let granter = self.store.granter(tenant, id).await.map_err(store)?;
+        let (granter, effect) = self.store.granter(tenant, id).await.map_err(store)?;
         if !caller.role.may(Action::ManageKeys) && granter != caller.key {
             if !caller.role.may(Action::SeeConsent) {
                 return Err(store(StoreError::NotFound));
             }
             let message = "this grant is another person's; it takes that key, or one of role admin";
+            return Err(GatewayError::Forbidden(message.to_owned()));
+        }
+        if !caller.role.may(Action::DecideConsent) && effect != consent::GrantEffect::Allow {
+            let message = "a key of this role revokes no refusal; it takes one of role admin";
             return Err(GatewayError::Forbidden(message.to_owned()));
         }
         self.store.revoke_grant(tenant, id, caller.key).await.map_err(store)?;

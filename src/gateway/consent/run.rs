@@ -1,5 +1,7 @@
 //! Use of a permission by its call.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use ulid::Ulid;
 use uuid::Uuid;
@@ -7,12 +9,18 @@ use uuid::Uuid;
 use super::call::ConsentCall;
 use super::refusals::{self, ConsentTold};
 use super::{Consent, failed};
+use crate::domain::backoff::{Backoff, chance};
 use crate::domain::consent::ConsentState;
 use crate::domain::policy::Assurance;
 use crate::domain::refusal::Refusal;
 use crate::gateway::log::Attempt;
 use crate::gateway::rounds::STATE_TTL;
 use crate::store::{ConsentClaim, ConsentRow, ConsumeOutcome};
+
+/// Tries to note the outcome of a call, and the pauses between them: in all some ten seconds of a failing database.
+const FINISH_TRIES: u32 = 6;
+const FINISH_PAUSE: Duration = Duration::from_millis(500);
+const FINISH_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Permission of a person for a call, not used yet.
 #[derive(Clone, Copy, Debug)]
@@ -111,13 +119,19 @@ impl Consent {
         }
     }
 
-    /// Notes the outcome of a call that used a permission up, without waiting for it. What cannot be noted is swept later.
+    /// Notes the outcome of a call that used a permission up, without waiting for it. What cannot be noted in some tries is
+    /// swept later.
     pub(in crate::gateway) fn finish(&self, attempt: &Attempt, used: UsedPermit, state: ConsentState) {
         let (store, tenant) = (self.store.clone(), attempt.caller.tenant_id());
         let author = self.author_of(attempt);
         self.life.tasks.spawn(async move {
-            if let Err(error) = store.finish_consent(tenant, used.id, state, &author).await {
-                failed(tenant, &error);
+            let mut backoff = Backoff::new(FINISH_PAUSE, FINISH_PAUSE_MAX);
+            for tries_left in (0..FINISH_TRIES).rev() {
+                match store.finish_consent(tenant, used.id, state, &author).await {
+                    Ok(()) => return,
+                    Err(_) if tries_left > 0 => tokio::time::sleep(backoff.jittered(chance())).await,
+                    Err(error) => failed(tenant, &error),
+                }
             }
         });
     }

@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
-use super::fence::{self, CallTurn};
+use super::fence::{self, CallTurn, lock_key};
 use super::read::request_columns;
 use super::steps::{self, StepAuthor, StepTaken};
 use super::{ConsentRow, principal, state_now};
@@ -139,7 +139,8 @@ impl Store {
     ) -> Result<ConsentAsked, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let is_fenced = fence::holds(&mut tx, tenant, &new.turn).await?;
-        let mut asking = Asking { tx: &mut tx, tenant, new, steps: Vec::new(), ended: Vec::new() };
+        let mut asking =
+            Asking { tx: &mut tx, tenant, new, steps: Vec::new(), ended: Vec::new(), is_changed: false };
         let outcome = match is_fenced {
             true => AskOutcome::Fenced,
             false => match asking.earlier().await? {
@@ -150,14 +151,15 @@ impl Store {
                 },
             },
         };
-        let ended = std::mem::take(&mut asking.ended);
+        let (ended, is_changed) = (std::mem::take(&mut asking.ended), asking.is_changed);
         let names = Some((new.server.as_str(), new.tool.as_str()));
         let taken = |&(id, step)| StepTaken { tenant, id, step, names };
         let steps: Vec<StepTaken<'_>> = asking.steps.iter().map(taken).collect();
         steps::write(&mut tx, &new.author, &steps).await?;
-        match steps.is_empty() {
-            true => tx.commit().await?,
-            false => tx.commit_change().await?,
+        match is_changed {
+            true => tx.commit_change().await?,
+            // nothing changed that must last
+            false => tx.commit().await?,
         }
         Ok(ConsentAsked { outcome, ended })
     }
@@ -171,6 +173,8 @@ struct Asking<'a> {
     steps: Vec<(Uuid, &'static str)>,
     /// States of requests that this ended.
     ended: Vec<ConsentState>,
+    /// True if something was written that must last.
+    is_changed: bool,
 }
 
 impl Asking<'_> {
@@ -233,6 +237,7 @@ impl Asking<'_> {
         .bind(TOLD_WITHIN.as_seconds_f64())
         .fetch_optional(&mut **self.tx)
         .await?;
+        self.is_changed |= was_open.is_some();
         // the sweep may have ended it before, and recorded that
         if was_open == Some(true) {
             self.steps.push((row.id, state.as_str()));
@@ -244,11 +249,7 @@ impl Asking<'_> {
     /// Returns the reason for which nobody is asked.
     async fn refused(&mut self, limits: AskLimits) -> Result<Option<AskOutcome>, StoreError> {
         // asks of one key are counted one after the other
-        sqlx::query("select pg_advisory_xact_lock(hashtext($1::text), hashtext($2::text))")
-            .bind(self.tenant.0)
-            .bind(principal(self.new.turn.key))
-            .execute(&mut **self.tx)
-            .await?;
+        lock_key(self.tx, self.tenant, principal(self.new.turn.key)).await?;
         let (denials, until): (i64, Option<DateTime<Utc>>) = sqlx::query_as(
             "select count(*), max(decided_at) + make_interval(secs => $5)
              from consent_requests d, (
@@ -303,6 +304,7 @@ impl Asking<'_> {
         .bind(self.new.digests())
         .fetch_all(&mut **self.tx)
         .await?;
+        self.is_changed = true;
         self.ended.extend(over.iter().map(|_| ConsentState::TimedOut));
         self.steps.extend(over.into_iter().map(|id| (id, ConsentState::TimedOut.as_str())));
         let reason = &new.reason;

@@ -42,6 +42,12 @@ impl Store {
             Some(_) => Some(revisions::bump(&mut tx, tenant, RevisionKind::Access).await?),
             None => None,
         };
+        if new.decision == ConsentDecision::CancelTurn
+            && let Some(row) = find(&mut tx, tenant, new.id).await?
+        {
+            // two ends of one turn would wait for each other's requests
+            fence::lock_key(&mut tx, tenant, row.principal).await?;
+        }
         let decided: Option<ConsentRow> = sqlx::query_as(concat!(
             "update consent_requests set state = $3, decided_at = now(), decided_by = $4, decided_owner = $5,
                  decided_via = $6, decision = $7, comment = $8,

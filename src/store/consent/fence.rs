@@ -1,6 +1,7 @@
 //! Fences: the turns of callers that a person has ended.
 
 use chrono::{DateTime, Utc};
+use uuid::Uuid;
 
 use super::decision::NewDecision;
 use super::steps::Moved;
@@ -68,6 +69,16 @@ pub(super) async fn holds(tx: &mut Unit, tenant: TenantId, turn: &CallTurn) -> R
         .bind(turn.session_began)
         .fetch_one(&mut **tx)
         .await?)
+}
+
+/// Lets changes of one key's requests, of which each touches several rows, wait for each other.
+pub(super) async fn lock_key(tx: &mut Unit, tenant: TenantId, principal: Uuid) -> Result<(), StoreError> {
+    sqlx::query("select pg_advisory_xact_lock(hashtext($1::text), hashtext($2::text))")
+        .bind(tenant.0)
+        .bind(principal)
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
 }
 
 /// Fences the turn of a request, and cancels what else is open in it. Returns those requests, with server and tool.

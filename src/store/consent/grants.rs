@@ -122,22 +122,26 @@ impl Store {
         Ok(rows)
     }
 
-    /// Returns the key that decided on a grant which was not revoked; `None` for the bootstrap key.
+    /// Returns the key that decided on a grant which was not revoked, `None` for the bootstrap key, and the effect.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without such a grant. Other errors come from the database.
-    pub async fn granter(&self, tenant: TenantId, id: Uuid) -> Result<Option<KeyId>, StoreError> {
+    pub async fn granter(
+        &self,
+        tenant: TenantId,
+        id: Uuid,
+    ) -> Result<(Option<KeyId>, Stored<GrantEffect>), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        let by: Option<Uuid> = sqlx::query_scalar(
-            "select granted_by from consent_grants where tenant_id = $1 and id = $2 and revoked_at is null",
+        let found: Option<(Uuid, Stored<GrantEffect>)> = sqlx::query_as(
+            "select granted_by, effect from consent_grants where tenant_id = $1 and id = $2 and revoked_at is null",
         )
         .bind(tenant.0)
         .bind(id)
         .fetch_optional(&mut *tx)
         .await?;
         tx.commit().await?;
-        let by = by.ok_or(StoreError::NotFound)?;
-        Ok((!by.is_nil()).then_some(KeyId(by)))
+        let (by, effect) = found.ok_or(StoreError::NotFound)?;
+        Ok(((!by.is_nil()).then_some(KeyId(by)), effect))
     }
 
     /// Revokes a grant. Returns the new revision.
@@ -195,10 +199,10 @@ pub(super) async fn insert(
     .bind(rev)
     .execute(&mut **tx)
     .await?;
-    let (held, of_key): (i64, i64) = sqlx::query_as(
-        "select count(*), count(*) filter (where principal = $2) from consent_grants
-         where tenant_id = $1 and revoked_at is null and expires_at > now()",
-    )
+    let (held, of_key): (i64, i64) = sqlx::query_as(concat!(
+        "select count(*), count(*) filter (where principal = $2) from consent_grants where tenant_id = $1 and ",
+        holds!()
+    ))
     .bind(tenant.0)
     .bind(row.principal)
     .fetch_one(&mut **tx)

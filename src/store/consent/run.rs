@@ -99,8 +99,8 @@ impl Store {
         })
     }
 
-    /// Keeps a permission that was used up for the next round of its call, for `seconds`. One round may claim it, with the
-    /// record of the round before.
+    /// Keeps a permission that was used up for the next round of its call, for `seconds`, unless a person has ended the turn
+    /// since then. One round may claim it, with the record of the round before.
     ///
     /// # Errors
     /// The database is out of reach or fails.
@@ -112,8 +112,11 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         sqlx::query(
-            "update consent_requests set kept_until = now() + make_interval(secs => $3), kept_after = $4
-             where tenant_id = $1 and id = $2 and state = 'consumed'",
+            "update consent_requests r set kept_until = now() + make_interval(secs => $3), kept_after = $4
+             where tenant_id = $1 and id = $2 and state = 'consumed' and not exists (
+                 select from consent_fences f
+                 where f.tenant_id = $1 and f.principal = r.principal and f.ends_at > r.consumed_at
+                   and (f.session_id is null or r.session_id is null or f.session_id = r.session_id))",
         )
         .bind(tenant.0)
         .bind(id)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sqlx::Executor;
 
 use super::{asking, decide, set, state};
 use crate::rounds::{asks_twice, client, state_of};
@@ -191,7 +192,44 @@ async fn who_allowed_in_band_revokes_it() {
     let path = format!("/api/v1/consent/grants/{}", grant["id"].as_str().unwrap());
     stranger.delete(&path).await.refused(404, "not_found");
     agent.delete(&path).await.expect(204);
-    question(&agent).await;
+    // its user's refusal is not the agent's to take back
+    let (_, state) = question(&agent).await;
+    call(client(&agent), "writer", ARGS, &answer(&accept("reject_always"), &state))
+        .await
+        .refused("consent_denied");
+    let [grant] = &agent.items("/api/v1/consent/grants").await[..] else { panic!("one grant") };
+    agent
+        .delete(&format!("/api/v1/consent/grants/{}", grant["id"].as_str().unwrap()))
+        .await
+        .refused(403, "forbidden");
+}
+
+#[tokio::test]
+async fn no_round_is_left_of_a_call_whose_turn_ended_meanwhile() {
+    let stage = Stage::with(&[]).await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::modern(vec![asks_twice(Tool::writes("twice"))]).await;
+    tenant.add("zoo", &upstream).await;
+    set(&tenant, json!([])).await;
+    let agent = tenant.agent().await;
+    // the turn ends while the first round is under way, and no replica hears of it
+    let mut connection = stage.database.connect().await;
+    let ends_meanwhile = "
+        create function end_turn() returns trigger language plpgsql as $$ begin
+            insert into consent_fences (tenant_id, id, principal, ends_at)
+            values (new.tenant_id, gen_random_uuid(), new.principal, now() + interval '1 millisecond');
+            return null;
+        end $$;
+        create trigger end_turn after update on consent_requests for each row
+        when (old.state = 'granted' and new.state = 'consumed') execute function end_turn()";
+    connection.execute(ends_meanwhile).await.unwrap();
+    let asked = call(client(&agent), "twice", "{}", "").await;
+    let allow = answer(&accept("allow_once"), &state_of(&asked));
+    let first = call(client(&agent), "twice", "{}", &allow).await;
+    let who = r#"{"who":{"action":"accept","content":{"name":"ana"}}}"#;
+    let next = format!(r#","inputResponses":{who},"requestState":"{}""#, state_of(&first));
+    call(client(&agent), "twice", "{}", &next).await.refused("consent_lapsed");
+    assert_eq!(upstream.counts().calls, 1);
 }
 
 #[tokio::test]

@@ -147,7 +147,8 @@ impl Calls {
                 }
                 self.ask_person(attempt, call, facts, (&verdict, terms, opened.has_forms(caller))).await
             }
-            (Ruling::Allowed, _) if decision.is_by_grant => {
+            // in observe also a call that other rules would ask about or deny
+            (ruling, _) if decision.is_by_grant && ruling != Ruling::Denied => {
                 self.consent.check_fence(attempt).await?;
                 Ok(PolicyStep::Done(None))
             }
