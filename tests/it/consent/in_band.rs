@@ -204,6 +204,15 @@ async fn who_allowed_in_band_revokes_it() {
         .refused(403, "forbidden");
 }
 
+/// Allows a call of a tool that asks twice, runs its first round, and returns the members of the second.
+async fn second_round(agent: &Api) -> String {
+    let asked = call(client(agent), "twice", "{}", "").await;
+    let allow = answer(&accept("allow_once"), &state_of(&asked));
+    let first = call(client(agent), "twice", "{}", &allow).await;
+    let who = r#"{"who":{"action":"accept","content":{"name":"ana"}}}"#;
+    format!(r#","inputResponses":{who},"requestState":"{}""#, state_of(&first))
+}
+
 #[tokio::test]
 async fn no_round_is_left_of_a_call_whose_turn_ended_meanwhile() {
     let stage = Stage::with(&[]).await;
@@ -223,11 +232,7 @@ async fn no_round_is_left_of_a_call_whose_turn_ended_meanwhile() {
         create trigger end_turn after update on consent_requests for each row
         when (old.state = 'granted' and new.state = 'consumed') execute function end_turn()";
     connection.execute(ends_meanwhile).await.unwrap();
-    let asked = call(client(&agent), "twice", "{}", "").await;
-    let allow = answer(&accept("allow_once"), &state_of(&asked));
-    let first = call(client(&agent), "twice", "{}", &allow).await;
-    let who = r#"{"who":{"action":"accept","content":{"name":"ana"}}}"#;
-    let next = format!(r#","inputResponses":{who},"requestState":"{}""#, state_of(&first));
+    let next = second_round(&agent).await;
     call(client(&agent), "twice", "{}", &next).await.refused("consent_lapsed");
     assert_eq!(upstream.counts().calls, 1);
 }
@@ -240,11 +245,7 @@ async fn a_stricter_rule_holds_for_the_rounds_that_are_left() {
     tenant.add("zoo", &upstream).await;
     set(&tenant, json!([])).await;
     let agent = tenant.agent().await;
-    let asked = call(client(&agent), "twice", "{}", "").await;
-    let allow = answer(&accept("allow_once"), &state_of(&asked));
-    let first = call(client(&agent), "twice", "{}", &allow).await;
-    let who = r#"{"who":{"action":"accept","content":{"name":"ana"}}}"#;
-    let next = format!(r#","inputResponses":{who},"requestState":"{}""#, state_of(&first));
+    let next = second_round(&agent).await;
     let rule = json!([{"id": "four-eyes", "effect": "ask", "ask": {"assurance": "approver"}}]);
     set(&tenant, rule).await;
     call(client(&agent), "twice", "{}", &next).await.refused("consent_lapsed");
