@@ -239,7 +239,8 @@ impl RuleSet {
         self.rules.is_empty()
     }
 
-    /// Returns warnings about rules that can never match, and about globs that match none of the `known` tools. Takes time
+    /// Returns warnings about rules that can never match or that a caller can avoid, and about globs that match none of the
+    /// `known` tools. Takes time
     /// for long policies and many tools, within a bound above which the rest of the globs is not compared.
     pub fn warnings(&self, known: &[&str]) -> Vec<String> {
         let mut found = Vec::new();
@@ -248,6 +249,12 @@ impl RuleSet {
             let id = &rule.id;
             if rule.except.as_ref().is_some_and(|except| except.covers(&rule.selectors)) {
                 found.push(format!("Rule '{id}' never matches: its 'except' excludes all that it matches."));
+            }
+            if rule.effect != Effect::Allow && rule.selectors.believes_the_caller() {
+                found.push(format!(
+                    "Rule '{id}' selects by 'op', which the caller chooses: tools without annotations can be called as \
+                     read. Leave 'op' out, or select by 'tier'."
+                ));
             }
             for glob in &rule.selectors.globs {
                 if found.len() >= WARNINGS_MAX || globs_left == 0 {

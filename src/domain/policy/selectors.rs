@@ -108,6 +108,13 @@ impl Selectors {
         self.time.is_some_and(|time| !time.contains(subject.at)).then_some(Mismatch::Time)
     }
 
+    /// Returns whether the variant, which the caller chooses, decides alone if these selectors meet a call of a tool without
+    /// annotations.
+    pub(super) fn believes_the_caller(&self) -> bool {
+        let (read, unknown) = (bit(0, 0), bit(1, 3));
+        self.bits & read == 0 && self.bits & unknown != 0
+    }
+
     /// Returns whether these selectors meet, as far as can be seen, every call that `other` meets.
     pub(super) fn covers(&self, other: &Selectors) -> bool {
         let covers_tools = self.globs.is_empty() || self.globs == other.globs;

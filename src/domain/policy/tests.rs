@@ -493,8 +493,14 @@ fn documents_are_read_whole_or_not_at_all() {
 }
 
 #[test]
-fn warnings_name_what_can_never_match() {
+fn warnings_name_what_can_never_match_or_be_avoided() {
     let known = ["github:delete_repo", "pg-main:query"];
+    let by_op = |id: &str| {
+        format!(
+            "Rule '{id}' selects by 'op', which the caller chooses: tools without annotations can be called as read. \
+             Leave 'op' out, or select by 'tier'."
+        )
+    };
     let set = rules(
         r#"[{"id":"a","effect":"deny","match":{"tool":["github:delete_*","gihub:delete_repo"]}},
             {"id":"b","effect":"deny","match":{"tool":"pg-*:*","op":"write"},"except":{"op":["write","read"]}},
@@ -505,8 +511,16 @@ fn warnings_name_what_can_never_match() {
         [
             "Rule 'a': 'gihub:delete_repo' matches no tool that is known now; did you mean 'github:delete_repo'?",
             "Rule 'b' never matches: its 'except' excludes all that it matches.",
+            &by_op("b"),
+            &by_op("c"),
         ]
     );
+    let fine = rules(
+        r#"[{"id":"a","effect":"deny","match":{"tool":"pg-main:*","op":["read","write"]}},
+            {"id":"b","effect":"deny","match":{"tool":"pg-main:*","op":"write","tier":["write","destructive"]}},
+            {"id":"c","effect":"allow","match":{"tool":"pg-main:*","op":"write"}}]"#,
+    );
+    assert_eq!(fine.warnings(&known), [""; 0]);
 }
 
 #[test]

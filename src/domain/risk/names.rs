@@ -8,6 +8,22 @@ const IRREVERSIBLE: [&str; 9] =
     ["delete", "drop", "purge", "destroy", "wipe", "erase", "truncate", "transfer", "pay"];
 /// Further verbs of high risk.
 const HOSTILE: [&str; 7] = ["revoke", "send", "publish", "deploy", "exec", "execute", "grant"];
+/// Verbs of high risk where the server does not say what the tool is.
+const SUSPECT: [&str; 13] = [
+    "remove",
+    "rm",
+    "uninstall",
+    "overwrite",
+    "reset",
+    "kill",
+    "terminate",
+    "shutdown",
+    "reboot",
+    "run",
+    "eval",
+    "shell",
+    "bash",
+];
 /// Verbs of tools that read, where the server does not say.
 const READING: [&str; 4] = ["get", "list", "search", "read"];
 /// Beginnings of the names of tools that run commands.
@@ -77,7 +93,8 @@ pub(super) fn signals(canonical: &str, tier: Tier) -> Signals {
         if is_irreversible {
             signals.add(RiskSignal::Irreversible);
         }
-        if is_irreversible || is_any(word, &HOSTILE) {
+        let is_suspect = tier == Tier::Unknown && !is_reading && is_any(word, &SUSPECT);
+        if is_irreversible || is_suspect || is_any(word, &HOSTILE) {
             signals.add(RiskSignal::Verb);
         }
     }

@@ -57,6 +57,9 @@ fn levels_of_tiers_and_names() {
         ("mail:sendMessage", Tier::Write, "high"),
         ("gh:remove_label", Tier::Write, "moderate"),
         ("gh:remove_label", Tier::Destructive, "high"),
+        ("gh:remove_label", Tier::Unknown, "high"),
+        ("db:run_sql", Tier::Unknown, "high"),
+        ("ci:list_run_results", Tier::Unknown, "low"),
         ("gh:delete_repo", Tier::Destructive, "critical"),
         ("delete:move", Tier::Write, "moderate"),
     ] {

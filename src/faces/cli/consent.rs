@@ -164,7 +164,7 @@ impl ConsentCommand {
                 output.items(&requests, &COLUMNS)
             }
             Command::Show { id, output } => {
-                key::check_id(&id)?;
+                check_request(&id)?;
                 let answer = client.get(&["consent", &id], &ApiQuery::default()).await?;
                 output.thing(&answer.text, show::fields)
             }
@@ -201,9 +201,13 @@ impl ConsentFilters {
     }
 }
 
+fn check_request(id: &str) -> Result<(), Failure> {
+    key::check_id_of(id, "permission request", "consent list")
+}
+
 impl Answering {
     async fn send(self, client: &ApiClient, decision: &str) -> Result<(), Failure> {
-        key::check_id(&self.id)?;
+        check_request(&self.id)?;
         let mut body = Map::from_iter([("decision".to_owned(), Value::from(decision))]);
         if let Some(comment) = self.comment {
             body.insert("comment".to_owned(), comment.into());
@@ -267,7 +271,7 @@ impl GrantsCommand {
                 output.items(&grants, &GRANT_COLUMNS)
             }
             GrantCommand::Revoke { id } => {
-                key::check_id(&id)?;
+                key::check_id_of(&id, "grant", "grants list")?;
                 client.act(Method::DELETE, &["consent", "grants", &id]).await?;
                 output::note(&format!("grant {id} is revoked"));
                 Ok(())

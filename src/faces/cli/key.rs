@@ -164,9 +164,14 @@ impl Settings {
 
 /// Checks that a text is the id of a key. Names of keys need not be unique.
 pub(super) fn check_id(id: &str) -> Result<(), Failure> {
+    check_id_of(id, "key", "key list")
+}
+
+/// Checks that a text is an id of `what`, which `command` lists.
+pub(super) fn check_id_of(id: &str, what: &str, command: &str) -> Result<(), Failure> {
     match Uuid::try_parse(id) {
         Ok(_) => Ok(()),
-        Err(_) => Err(Failure::Usage(format!("'{id}' is no key's id: mcpproxy key list shows them"))),
+        Err(_) => Err(Failure::Usage(format!("'{id}' is no {what}'s id: mcpproxy {command} shows them"))),
     }
 }
 

@@ -127,9 +127,9 @@ impl Consent {
         caller.authorise(Action::SeeOwnConsent)?;
         let tenant = caller.tenant()?.id;
         let store = |error| GatewayError::from_store(error, "grant");
-        let (granter, effect) = self.store.granter(tenant, id).await.map_err(store)?;
+        let (granter, effect, of) = self.store.granter(tenant, id).await.map_err(store)?;
         if !caller.role.may(Action::ManageKeys) && granter != caller.key {
-            if !caller.role.may(Action::SeeConsent) {
+            if !caller.role.may(Action::SeeConsent) && of != caller.key {
                 return Err(store(StoreError::NotFound));
             }
             let message = "this grant is another person's; it takes that key, or one of role admin";

@@ -75,6 +75,8 @@ pub struct GrantInForce {
     pub assurance: Stored<Assurance>,
     /// Risk of the call that was asked about; `None` in rows of an older release.
     pub risk: Option<Stored<RiskLevel>>,
+    /// Request that was answered.
+    pub request_id: Uuid,
     /// End of the grant.
     pub expires_at: DateTime<Utc>,
 }
@@ -122,7 +124,8 @@ impl Store {
         Ok(rows)
     }
 
-    /// Returns the key that decided on a grant which was not revoked, `None` for the bootstrap key, and the effect.
+    /// Returns the key that decided on a grant which was not revoked, its effect, and the key that it is about. `None` is the
+    /// bootstrap key.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without such a grant. Other errors come from the database.
@@ -130,18 +133,20 @@ impl Store {
         &self,
         tenant: TenantId,
         id: Uuid,
-    ) -> Result<(Option<KeyId>, Stored<GrantEffect>), StoreError> {
+    ) -> Result<(Option<KeyId>, Stored<GrantEffect>, Option<KeyId>), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        let found: Option<(Uuid, Stored<GrantEffect>)> = sqlx::query_as(
-            "select granted_by, effect from consent_grants where tenant_id = $1 and id = $2 and revoked_at is null",
+        let found: Option<(Uuid, Stored<GrantEffect>, Uuid)> = sqlx::query_as(
+            "select granted_by, effect, principal from consent_grants
+             where tenant_id = $1 and id = $2 and revoked_at is null",
         )
         .bind(tenant.0)
         .bind(id)
         .fetch_optional(&mut *tx)
         .await?;
         tx.commit().await?;
-        let (by, effect) = found.ok_or(StoreError::NotFound)?;
-        Ok(((!by.is_nil()).then_some(KeyId(by)), effect))
+        let (by, effect, principal) = found.ok_or(StoreError::NotFound)?;
+        let key = |id: Uuid| (!id.is_nil()).then_some(KeyId(id));
+        Ok((key(by), effect, key(principal)))
     }
 
     /// Revokes a grant. Returns the new revision.
@@ -242,7 +247,7 @@ pub(in crate::store) async fn in_force(
     tenant: TenantId,
 ) -> Result<Vec<GrantInForce>, StoreError> {
     let rows = sqlx::query_as(concat!(
-        "select principal, server_id, tool, operation_type, pin, effect, assurance, risk, expires_at
+        "select principal, server_id, tool, operation_type, pin, effect, assurance, risk, request_id, expires_at
          from consent_grants where tenant_id = $1 and ",
         holds!(),
         " order by id desc limit $2"

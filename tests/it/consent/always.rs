@@ -47,7 +47,8 @@ async fn a_grant_ends_when_it_is_revoked_and_when_its_granter_goes() {
     let grant = approver.items("/api/v1/consent/grants").await[0]["id"].as_str().unwrap().to_owned();
     let path = format!("/api/v1/consent/grants/{grant}");
     tenant.approver().await.delete(&path).await.refused(403, "forbidden");
-    agent.delete(&path).await.refused(404, "not_found");
+    agent.delete(&path).await.refused(403, "forbidden");
+    tenant.agent().await.delete(&path).await.refused(404, "not_found");
     approver.delete(&path).await.expect(204);
     approver.delete(&path).await.refused(404, "not_found");
     settle("consent_pending".to_owned(), SOON, code).await;
@@ -138,4 +139,21 @@ async fn equal_decisions_are_one_grant_and_a_key_has_not_many() {
     // nobody else is concerned
     let id = asked(&tenant.agent().await, &json!({"n": 1})).await;
     decide(&approver, &id, "allow_always").await.expect(200);
+}
+
+#[tokio::test]
+async fn the_log_says_which_answer_let_a_call_run() {
+    let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let id = asked(&agent, &json!({"n": 1})).await;
+    decide(&approver, &id, "allow_always").await.expect(200);
+    write(&agent, &json!({"n": 2})).await.ok();
+    let calls = tenant.records(&format!("type=tool_call&consent_id={id}"), 2).await;
+    let decisions: Vec<&Value> = calls.iter().map(|record| &record["decision"]).collect();
+    assert_eq!(decisions, [&json!("allowed"), &json!("asked")], "{calls:?}");
+    // nor may the agent end what somebody else decided, although it sees it
+    let [grant] = &agent.items("/api/v1/consent/grants").await[..] else { panic!("one grant") };
+    let path = format!("/api/v1/consent/grants/{}", grant["id"].as_str().unwrap());
+    let says = agent.delete(&path).await.refused(403, "forbidden");
+    assert_eq!(says, "this grant is another person's; it takes that key, or one of role admin");
 }

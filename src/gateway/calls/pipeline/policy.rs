@@ -1,6 +1,7 @@
 //! Check 11: the policy (behaviour, section 10).
 
 use chrono::{DateTime, Utc};
+use uuid::Uuid;
 
 use super::checks::reachable;
 use super::checks::tool::CheckedTool;
@@ -14,7 +15,7 @@ use crate::domain::policy::{
 };
 use crate::domain::reason::AskReason;
 use crate::domain::refusal::{Code, Refusal};
-use crate::domain::risk::{Risk, RiskFacts, RiskLevel, Sensitivity, TrustTier};
+use crate::domain::risk::{Risk, RiskFacts, Sensitivity, TrustTier};
 use crate::domain::rounds::RoundConsent;
 use crate::gateway::calls::Calls;
 use crate::gateway::catalog::Tool;
@@ -61,6 +62,8 @@ pub struct PolicyVerdict {
     pub decision: Decision,
     /// Risk of the call.
     pub risk: Risk,
+    /// Permission request whose answer is remembered for such calls, whether or not it decides this one.
+    pub remembered: Option<Uuid>,
 }
 
 impl<'a> PolicySubject<'a> {
@@ -127,6 +130,10 @@ impl Calls {
         let PolicyVerdict { decision, .. } = &verdict;
         record.decision = Some(decision.ruling);
         record.rule.clone_from(&decision.rule);
+        if decision.is_by_grant || decision.layer == PolicyLayer::Remembered {
+            // whoever asks later who let this run, or refused it, finds the answer there
+            record.consent_id = verdict.remembered;
+        }
         if decision.ruling == Ruling::Denied {
             return Err(denied(&call.tool.canonical, decision, caller));
         }
@@ -188,10 +195,8 @@ impl Calls {
         caller: &Caller,
         subject: &PolicySubject<'_>,
     ) -> PolicyVerdict {
-        let facts = subject.facts();
-        let risk = Risk::assess(&facts);
-        let call = PolicyCall { facts: &facts, risk, entrance: subject.entrance, at: subject.at };
-        PolicyVerdict { decision: self.layers(caller, subject, risk.level).evaluate(&call), risk }
+        let (decision, risk, remembered) = self.weigh(caller, subject, |layers, call| layers.evaluate(call));
+        PolicyVerdict { decision, risk, remembered }
     }
 
     /// Evaluates as [`Calls::evaluate`] does, with a trace of each step.
@@ -200,27 +205,33 @@ impl Calls {
         caller: &Caller,
         subject: &PolicySubject<'_>,
     ) -> (PolicyVerdict, Vec<TraceStep>) {
+        let ((decision, trace), risk, remembered) =
+            self.weigh(caller, subject, |layers, call| layers.explain(call));
+        (PolicyVerdict { decision, risk, remembered }, trace)
+    }
+
+    /// Runs `decide` on the layers in force and the call. Returns its result, the risk, and the request whose answer is
+    /// remembered.
+    fn weigh<T>(
+        &self,
+        caller: &Caller,
+        subject: &PolicySubject<'_>,
+        decide: impl FnOnce(&PolicyLayers<'_>, &PolicyCall<'_>) -> T,
+    ) -> (T, Risk, Option<Uuid>) {
         let facts = subject.facts();
         let risk = Risk::assess(&facts);
         let call = PolicyCall { facts: &facts, risk, entrance: subject.entrance, at: subject.at };
-        let (decision, trace) = self.layers(caller, subject, risk.level).explain(&call);
-        (PolicyVerdict { decision, risk }, trace)
-    }
-
-    fn layers<'a>(
-        &'a self,
-        caller: &'a Caller,
-        subject: &PolicySubject<'_>,
-        level: RiskLevel,
-    ) -> PolicyLayers<'a> {
-        PolicyLayers {
+        let (remembered, request) =
+            caller.grants.find(subject.tool, subject.operation, risk.level, subject.at).unzip();
+        let layers = PolicyLayers {
             deployment: &self.options.policy,
             tenant: &caller.policies.tenant.rules,
             key: &caller.policies.key.rules,
             mode: caller.settings.policy_mode,
-            remembered: caller.grants.find(subject.tool, subject.operation, level, subject.at),
+            remembered,
             has_host_prompt: caller.settings.host_prompts.contains(&subject.operation),
-        }
+        };
+        (decide(&layers, &call), risk, request)
     }
 }
 

@@ -27,6 +27,8 @@ struct HeldGrant {
     operation: Option<OperationType>,
     pin: Box<str>,
     remembered: Remembered,
+    /// Permission request that was answered.
+    request: Uuid,
     expires_at: DateTime<Utc>,
 }
 
@@ -38,15 +40,15 @@ pub(in crate::gateway) struct TenantGrants {
 }
 
 impl HeldGrants {
-    /// Returns the decision about a call that holds at `now`. A refusal counts before all that allow; of those the one that
-    /// covers the risk, with the best answer.
+    /// Returns the decision about a call that holds at `now`, and the permission request in which it was made. A refusal
+    /// counts before all that allow; of those the one that covers the risk, with the best answer.
     pub(in crate::gateway) fn find(
         &self,
         tool: &Tool,
         operation: OperationType,
         level: RiskLevel,
         now: DateTime<Utc>,
-    ) -> Option<Remembered> {
+    ) -> Option<(Remembered, Uuid)> {
         let grants = self.by_server.get(&tool.server.id.0)?;
         let pin = tool.shape.pin();
         let holds = |grant: &&HeldGrant| {
@@ -56,10 +58,11 @@ impl HeldGrants {
             };
             is_of && grant.expires_at > now && *grant.tool == *tool.name && *grant.pin == **pin
         };
-        grants.iter().filter(holds).map(|grant| grant.remembered).max_by_key(|remembered| match remembered {
+        let best = grants.iter().filter(holds).max_by_key(|grant| match grant.remembered {
             Remembered::Reject => (true, true, Assurance::Approver),
-            Remembered::Allow { assurance, risk } => (false, *risk >= level, *assurance),
-        })
+            Remembered::Allow { assurance, risk } => (false, risk >= level, assurance),
+        });
+        best.map(|grant| (grant.remembered, grant.request))
     }
 }
 
@@ -76,6 +79,7 @@ impl TenantGrants {
                 operation: row.operation_type.known(),
                 pin: row.pin.as_str().into(),
                 remembered: effect.remembered(assurance, risk),
+                request: row.request_id,
                 expires_at: row.expires_at,
             };
             let held = by_key.entry(row.principal).or_default();
