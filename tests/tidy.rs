@@ -307,7 +307,7 @@ fn every_folder_of_the_plan_is_there_and_nothing_else_on_top() {
     assert!(readme.lines().count() <= 150, "README.md is over 150 lines");
 }
 
-/// Each checkbox of docs/permissions-r4.md names a test; none is left out.
+/// Every checkbox of docs/permissions-r4.md names a test; none is left out.
 #[test]
 fn checkboxes_name_their_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

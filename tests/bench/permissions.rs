@@ -1,4 +1,4 @@
-//! What permissions cost calls that nobody is asked about: 500 rules, and 10,000 pending requests of others.
+//! Cost of permissions for calls that nobody is asked about: 500 rules, and 10,000 pending requests of others.
 
 use anyhow::Result;
 use serde_json::json;

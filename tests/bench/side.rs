@@ -1,4 +1,4 @@
-//! One side of a comparison: a door that takes its slices of load in turns with the others.
+//! Side of a comparison: a door that takes its slices of load in turns with the others.
 
 use std::time::Duration;
 

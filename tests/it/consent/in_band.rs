@@ -7,7 +7,7 @@ use sqlx::Executor;
 
 use super::{asking, decide, set, state};
 use crate::rounds::{asks_twice, client, state_of};
-use crate::support::{Api, Gateway, Mcp, Outcome, Stage, Tool, Upstream, settle};
+use crate::support::{Api, Gateway, Mcp, Outcome, Stage, Tenant, Tool, Upstream, settle};
 
 const SOON: Duration = Duration::from_secs(5);
 pub(super) const ARGS: &str = r#"{"path":"/a","password":"hunter2hunter2"}"#;
@@ -204,6 +204,16 @@ async fn who_allowed_in_band_revokes_it() {
         .refused(403, "forbidden");
 }
 
+/// Creates a tenant with a modern server whose tool asks twice; each call asks.
+async fn asking_twice() -> (Stage, Tenant, Upstream) {
+    let stage = Stage::with(&[]).await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::modern(vec![asks_twice(Tool::writes("twice"))]).await;
+    tenant.add("zoo", &upstream).await;
+    set(&tenant, json!([])).await;
+    (stage, tenant, upstream)
+}
+
 /// Allows a call of a tool that asks twice, runs its first round, and returns the members of the second.
 async fn second_round(agent: &Api) -> String {
     let asked = call(client(agent), "twice", "{}", "").await;
@@ -215,11 +225,7 @@ async fn second_round(agent: &Api) -> String {
 
 #[tokio::test]
 async fn no_round_is_left_of_a_call_whose_turn_ended_meanwhile() {
-    let stage = Stage::with(&[]).await;
-    let tenant = stage.tenant("acme").await;
-    let upstream = Upstream::modern(vec![asks_twice(Tool::writes("twice"))]).await;
-    tenant.add("zoo", &upstream).await;
-    set(&tenant, json!([])).await;
+    let (stage, tenant, upstream) = asking_twice().await;
     let agent = tenant.agent().await;
     // the turn ends while the first round is under way, and no replica hears of it
     let mut connection = stage.database.connect().await;
@@ -239,11 +245,7 @@ async fn no_round_is_left_of_a_call_whose_turn_ended_meanwhile() {
 
 #[tokio::test]
 async fn a_stricter_rule_holds_for_the_rounds_that_are_left() {
-    let stage = Stage::with(&[]).await;
-    let tenant = stage.tenant("acme").await;
-    let upstream = Upstream::modern(vec![asks_twice(Tool::writes("twice"))]).await;
-    tenant.add("zoo", &upstream).await;
-    set(&tenant, json!([])).await;
+    let (_stage, tenant, upstream) = asking_twice().await;
     let agent = tenant.agent().await;
     let next = second_round(&agent).await;
     let rule = json!([{"id": "four-eyes", "effect": "ask", "ask": {"assurance": "approver"}}]);
@@ -256,11 +258,7 @@ async fn a_stricter_rule_holds_for_the_rounds_that_are_left() {
 
 #[tokio::test]
 async fn later_rounds_of_a_call_ask_nobody_and_run_once_each() {
-    let stage = Stage::with(&[]).await;
-    let tenant = stage.tenant("acme").await;
-    let upstream = Upstream::modern(vec![asks_twice(Tool::writes("twice"))]).await;
-    tenant.add("zoo", &upstream).await;
-    set(&tenant, json!([])).await;
+    let (_stage, tenant, upstream) = asking_twice().await;
     let agent = tenant.agent().await;
     let asked = call(client(&agent), "twice", "{}", "").await;
     let allow = answer(&accept("allow_once"), &state_of(&asked));

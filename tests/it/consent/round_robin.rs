@@ -46,7 +46,7 @@ impl Three {
         passed.iter().map(|exchange| exchange.replica).collect()
     }
 
-    /// The same caller, at each replica.
+    /// Returns the caller at each replica.
     fn everywhere(&self, api: &Api) -> [Api; 3] {
         [&self.stage.gateway, &self.second, &self.third].map(|gateway| gateway.ask_as(api))
     }
@@ -80,7 +80,7 @@ fn deciding(api: &Api, id: &str, decision: &'static str) -> tokio::task::JoinHan
     tokio::spawn(async move { decide(&api, &id, decision).await })
 }
 
-/// Whether the call ran, and was not asked about.
+/// Returns true if the call ran, and was not asked about.
 fn ran(outcome: &Outcome) -> bool {
     outcome.code() == "ok" && outcome.result()["resultType"] != "input_required"
 }
