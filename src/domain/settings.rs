@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::annotations::Unannotated;
 use super::glob::{self, Globs};
 use super::intent::IntentMode;
+use super::near;
 use super::operation::OperationType;
 use super::policy::PolicyMode;
 use super::reason::Language;
@@ -135,9 +136,16 @@ const NAMES_OF_TENANTS: [&str; 2] = ["response_limit", "activity_retention_days"
 
 fn unknown(name: &str, scope: Scope) -> SettingError {
     let of_tenants: &[&str] = if scope == Scope::Tenant { &NAMES_OF_TENANTS } else { &[] };
-    let known = [&NAMES, of_tenants].concat().join(", ");
+    let known = [&NAMES, of_tenants].concat();
     let field: String = name.chars().take(NAME_SHOWN_CHARS_MAX).collect();
-    let message = format!("unknown setting '{field}'; known: {known}");
+    let names = known.join(", ");
+    let message = match near::closest(name, known.into_iter()) {
+        _ if scope == Scope::Key && NAMES_OF_TENANTS.contains(&name) => {
+            format!("'{field}' is a setting of tenants, and keys have none of their own; known: {names}")
+        }
+        Some(meant) => format!("unknown setting '{field}'; did you mean '{meant}'? Known: {names}"),
+        None => format!("unknown setting '{field}'; known: {names}"),
+    };
     SettingError { field, message }
 }
 
@@ -160,8 +168,12 @@ fn check_value(name: &str, value: &Value, scope: Scope) -> Result<(), SettingErr
         message: format!("{name} must be {expected}"),
     };
     if let Some(words) = words(name) {
-        let is_good = value.is_null() || value.as_str().is_some_and(|text| words.contains(&text));
-        return if is_good { Ok(()) } else { Err(wrong(&format!("{} or null", words.join(", ")))) };
+        if value.is_null() || value.as_str().is_some_and(|text| words.contains(&text)) {
+            return Ok(());
+        }
+        let meant = value.as_str().and_then(|text| near::closest(text, words.iter().copied()));
+        let meant = meant.map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
+        return Err(wrong(&format!("{} or null{meant}", words.join(", "))));
     }
     let expected = match name {
         "strict_server_validation" | "direct_endpoint" | "in_band_answers" => "true, false or null",

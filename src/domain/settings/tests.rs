@@ -192,3 +192,23 @@ fn closed_lists_are_told() {
         }
     }
 }
+
+#[test]
+fn near_names_and_words_are_named() {
+    let message = |patch: Value, scope| settings(&patch, scope).unwrap_err().message;
+    for scope in [Scope::Key, Scope::Tenant] {
+        let wrong = message(json!({"polcy_mode": "by_risk"}), scope);
+        assert!(
+            wrong.starts_with("unknown setting 'polcy_mode'; did you mean 'policy_mode'? Known: "),
+            "{wrong}"
+        );
+        let wrong = message(json!({"policy_mode": "by-risk"}), scope);
+        assert!(wrong.ends_with("deny_unless_allowed or null; did you mean 'by_risk'?"), "{wrong}");
+        let wrong = message(json!({"nothing_like_it": 1}), scope);
+        assert!(wrong.starts_with("unknown setting 'nothing_like_it'; known: "), "{wrong}");
+    }
+    let wrong = message(json!({"response_limit": 1}), Scope::Key);
+    assert!(wrong.starts_with("'response_limit' is a setting of tenants"), "{wrong}");
+    let wrong = message(json!({"respons_limit": 1}), Scope::Tenant);
+    assert!(wrong.contains("did you mean 'response_limit'?"), "{wrong}");
+}
