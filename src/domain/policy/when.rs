@@ -374,7 +374,8 @@ impl Check {
         let [IdedExpr { expr: Expr::Literal(LiteralValue::String(text)), .. }] = arguments else {
             return Err("the pattern of matches() must be a text in quotes".to_owned());
         };
-        let pattern = Pattern::compile_with_case(text.inner())?;
+        let pattern = Pattern::compile_with_case(text.inner())
+            .map_err(|why| format!("calls matches('{}'): {why}", shown(text.inner())))?;
         if self.patterns.len() == PATTERNS_MAX {
             return Err(format!("has more than {PATTERNS_MAX} patterns"));
         }
@@ -435,8 +436,13 @@ impl Check {
     }
 }
 
+/// Returns a part of the expression as a fault repeats it.
+fn shown(text: &str) -> String {
+    text.chars().take(64).flat_map(char::escape_debug).collect()
+}
+
 fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
-    let shown: String = name.chars().take(64).flat_map(char::escape_debug).collect();
+    let shown = shown(name);
     match near::closest(name, known.clone()) {
         Some(meant) => format!("has an unknown {kind} '{shown}'; did you mean '{meant}'?"),
         None => format!("has an unknown {kind} '{shown}'; known: {}", known.collect::<Vec<_>>().join(", ")),

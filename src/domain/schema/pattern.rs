@@ -22,6 +22,12 @@ const DFA_BYTES_MAX: usize = 128 * 1024;
 /// Most memory while a table is computed, in bytes.
 const DETERMINIZE_BYTES_MAX: usize = 256 * 1024;
 
+/// Returns the reason in the engine's error. Its other lines show the translated pattern.
+fn reason(error: &str) -> String {
+    let reason = error.lines().rev().find_map(|line| line.strip_prefix("error: "));
+    reason.map_or_else(String::new, |reason| format!(": {reason}"))
+}
+
 /// Compiled pattern.
 #[derive(Debug)]
 pub(in crate::domain) struct Pattern {
@@ -68,7 +74,7 @@ impl Pattern {
         }
         let syntax = syntax::Config::new().nest_limit(NEST_MAX).case_insensitive(folds_case);
         let hir = syntax::parse_with(&translated.text, &syntax)
-            .map_err(|_| "a pattern does not compile".to_owned())?;
+            .map_err(|error| format!("a pattern does not compile{}", reason(&error.to_string())))?;
         let config = thompson::Config::new()
             .which_captures(WhichCaptures::None)
             .nfa_size_limit(Some(NFA_BYTES_MAX))
