@@ -113,6 +113,26 @@ pub fn options(terms: &AskTerms, risk: RiskLevel, was_cut: bool) -> Vec<ConsentD
     ConsentDecision::ALL.into_iter().filter(is_offered).collect()
 }
 
+/// Returns the reason for which a request does not offer to remember a decision; `rule` is the one that asks. For requests
+/// whose [`options`] lack it.
+pub fn why_once(risk: RiskLevel, was_cut: bool, rule: Option<&str>) -> String {
+    match rule {
+        _ if risk == RiskLevel::Critical => {
+            "the risk is critical, and no decision about such a call is remembered".to_owned()
+        }
+        _ if was_cut => {
+            "the arguments are too long to be shown whole, and no decision about such a call is remembered"
+                .to_owned()
+        }
+        Some(rule) => {
+            format!(
+                "rule '{rule}', or another one that asks, does not name it in 'remember' (ask: {{remember: […]}})"
+            )
+        }
+        None => "what asks does not let it be remembered".to_owned(),
+    }
+}
+
 /// Returns how long a remembered decision lasts: `asked` if that is shorter than the longest for this risk.
 pub fn grant_life(risk: RiskLevel, asked: Option<TimeDelta>) -> TimeDelta {
     let longest = if risk < RiskLevel::High { GRANT_LIFE } else { GRANT_LIFE_HIGH };

@@ -170,3 +170,17 @@ fn a_digest_is_of_one_call_and_one_key() {
         assert_ne!(other.digest(&key(1)), SUBJECT.digest(&key(1)), "{other:?}");
     }
 }
+
+#[test]
+fn decisions_that_are_not_remembered_say_why() {
+    let mode = RiskLevel::High;
+    for (risk, was_cut, rule, expected) in [
+        (RiskLevel::Critical, true, Some("a"), "the risk is critical"),
+        (mode, true, Some("a"), "the arguments are too long"),
+        (mode, false, Some("a"), "rule 'a', or another one that asks, does not name it in 'remember'"),
+        (mode, false, None, "what asks"),
+    ] {
+        let why = why_once(risk, was_cut, rule);
+        assert!(why.starts_with(expected), "{why}");
+    }
+}

@@ -74,10 +74,12 @@ impl Consent {
         }
         if !view.options.contains(&decision) {
             let offered: Vec<&str> = view.options.iter().map(|option| option.as_str()).collect();
-            return Err(GatewayError::invalid(
-                "decision",
-                format!("this request offers: {}", offered.join(", ")),
-            ));
+            let offers = format!("this request offers: {}", offered.join(", "));
+            let why = decision.remembers().map(|_| {
+                let why = consent::why_once(view.risk, view.row.was_cut, view.row.rule.as_deref());
+                format!("{} (--always) is not offered: {why}; {offers}", decision.as_str())
+            });
+            return Err(GatewayError::invalid("decision", why.unwrap_or(offers)));
         }
         if comment.as_ref().is_some_and(|comment| comment.chars().count() > COMMENT_CHARS_MAX) {
             let message = format!("comment must have at most {COMMENT_CHARS_MAX} characters");

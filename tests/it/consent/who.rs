@@ -141,7 +141,10 @@ async fn only_what_is_offered() {
     let shown = approver.get(&format!("/api/v1/consent/{id}")).await.expect(200);
     assert_eq!(shown["options"], json!(["allow_once", "reject_once", "reject_always", "cancel_turn"]));
     let says = decide(&approver, &id, "allow_always").await.refused(400, "invalid_request");
-    assert_eq!(says, "this request offers: allow_once, reject_once, reject_always, cancel_turn");
+    let expected = "allow_always (--always) is not offered: rule 'once', or another one that asks, does not name it in \
+                    'remember' (ask: {remember: […]}); this request offers: allow_once, reject_once, reject_always, \
+                    cancel_turn";
+    assert_eq!(says, expected);
     for (body, field) in [
         (json!({"decision": "maybe"}), "decision"),
         (json!({}), "decision"),
@@ -157,4 +160,9 @@ async fn only_what_is_offered() {
     let shown = approver.get(&format!("/api/v1/consent/{long}")).await.expect(200);
     assert_eq!(shown["options"], json!(["allow_once", "reject_once", "cancel_turn"]));
     assert!(shown["arguments"].as_str().unwrap().len() < 3000);
+    let says = decide(&approver, &long, "reject_always").await.refused(400, "invalid_request");
+    assert!(
+        says.starts_with("reject_always (--always) is not offered: the arguments are too long"),
+        "{says}"
+    );
 }
