@@ -7,6 +7,7 @@
 mod asks;
 mod decision;
 mod evaluate;
+mod file;
 #[cfg(test)]
 mod fuzz;
 mod read;
@@ -24,6 +25,7 @@ use super::text_enum::text_enum;
 use asks::StrictestAsks;
 pub use decision::{Decision, PolicyLayer, Ruling, TraceStep};
 pub use evaluate::{PolicyCall, PolicyLayers, Remembered};
+pub use file::read_file;
 pub use read::{PolicyDocument, PolicyFault};
 use selectors::{Filter, Selectors};
 use when::When;
@@ -256,7 +258,10 @@ impl RuleSet {
                      read. Leave 'op' out, or select by 'tier'."
                 ));
             }
-            for glob in &rule.selectors.globs {
+            let excepted =
+                rule.except.iter().flat_map(|except| &except.globs).map(|glob| ("'except' has ", glob));
+            let globs = rule.selectors.globs.iter().map(|glob| ("", glob)).chain(excepted);
+            for (place, glob) in globs {
                 if found.len() >= WARNINGS_MAX || globs_left == 0 {
                     return found;
                 }
@@ -265,10 +270,12 @@ impl RuleSet {
                     continue;
                 }
                 // each search for a near name reads all names
-                let candidates = if found.len() < MEANT_MAX { known } else { &[] };
-                let meant = near::closest(&glob.replace(['*', '?'], ""), candidates.iter().copied());
+                let meant = if found.len() < MEANT_MAX { near::tool(glob, known) } else { None };
                 let meant = meant.map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
-                found.push(format!("Rule '{id}': '{glob}' matches no tool that is known now{meant}"));
+                let comma = if place.is_empty() { "" } else { ", which" };
+                found.push(format!(
+                    "Rule '{id}': {place}'{glob}'{comma} matches no tool that is known now{meant}"
+                ));
             }
         }
         found.truncate(WARNINGS_MAX);

@@ -82,14 +82,15 @@ impl Store {
         Ok(row)
     }
 
-    /// Returns versions of the tenant's policy that are older than `before`, the newest first. The page ends with the
-    /// version that makes its rules larger than `bytes_max`.
+    /// Returns versions of the policy of a key, or of the tenant if `key` is `None`, that are older than `before`, the
+    /// newest first. The page ends with the version that makes its rules larger than `bytes_max`.
     ///
     /// # Errors
     /// The database is out of reach or fails.
     pub async fn list_policies(
         &self,
         tenant: TenantId,
+        key: Option<KeyId>,
         before: i64,
         limit: i64,
         bytes_max: i64,
@@ -107,7 +108,7 @@ impl Store {
              order by version desc",
         )
         .bind(tenant.0)
-        .bind(scope_id(None))
+        .bind(scope_id(key))
         .bind(before)
         .bind(limit)
         .bind(bytes_max)

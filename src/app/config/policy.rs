@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::error::ConfigError;
 use super::fields::optional;
-use crate::domain::policy::{DOCUMENT_BYTES_MAX, PolicyDocument, RuleSet};
-use crate::domain::yaml;
+use crate::domain::policy::{DOCUMENT_BYTES_MAX, PolicyDocument, RuleSet, read_file};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,7 +42,7 @@ fn read(path: &Path) -> Result<RuleSet, String> {
     if bytes as u64 > bytes_max {
         return Err(format!("has more than {bytes_max} bytes"));
     }
-    let tree = yaml::read(&text)?;
+    let tree = Value::Object(read_file(&text)?);
     let document = PolicyDocument::parse(&tree.to_string()).map_err(|fault| fault.to_string())?;
     match document {
         PolicyDocument { mode: Some(_), .. } => {

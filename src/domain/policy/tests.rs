@@ -504,6 +504,7 @@ fn warnings_name_what_can_never_match_or_be_avoided() {
     let set = rules(
         r#"[{"id":"a","effect":"deny","match":{"tool":["github:delete_*","gihub:delete_repo"]}},
             {"id":"b","effect":"deny","match":{"tool":"pg-*:*","op":"write"},"except":{"op":["write","read"]}},
+            {"id":"d","effect":"deny","match":{"tool":"pgmain:*"},"except":{"tool":"pg-main:queri"}},
             {"id":"c","effect":"deny","match":{"op":"write"},"except":{"op":"write","risk":"low"}}]"#,
     );
     assert_eq!(
@@ -512,6 +513,9 @@ fn warnings_name_what_can_never_match_or_be_avoided() {
             "Rule 'a': 'gihub:delete_repo' matches no tool that is known now; did you mean 'github:delete_repo'?",
             "Rule 'b' never matches: its 'except' excludes all that it matches.",
             &by_op("b"),
+            "Rule 'd': 'pgmain:*' matches no tool that is known now; did you mean 'pg-main:*'?",
+            "Rule 'd': 'except' has 'pg-main:queri', which matches no tool that is known now; did you mean \
+             'pg-main:query'?",
             &by_op("c"),
         ]
     );

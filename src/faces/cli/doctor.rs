@@ -57,6 +57,9 @@ impl Doctor {
         }
         report(Found::Good(format!("key      {role} of the tenant {tenant}")))?;
         key(&me).into_iter().chain(consent(&me)).try_for_each(report)?;
+        if matches!(&*role, "auditor" | "operator" | "admin" | "platform") {
+            policy(&client).await?.into_iter().try_for_each(report)?;
+        }
         upstreams(&client).await
     }
 }
@@ -149,6 +152,24 @@ fn consent(me: &Value) -> Vec<Found> {
         ))),
     }
     found
+}
+
+/// Fetches what is odd about the tenant's rules; nothing from a gateway of a release without policies.
+async fn policy(client: &ApiClient) -> Result<Vec<Found>, Failure> {
+    match client.get(&["policy"], &ApiQuery::default()).await {
+        Ok(answer) => Ok(warned(&answer.json()?)),
+        Err(Failure::Refused(_)) => Ok(Vec::new()),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn warned(policy: &Value) -> Vec<Found> {
+    let warnings = policy.get("warnings").and_then(Value::as_array).into_iter().flatten();
+    let found = |warning: &str| {
+        let warning = output::one_line(warning.trim_end_matches('.'));
+        Found::Odd(format!("policy   {warning}; the rules: mcpproxy policy show"))
+    };
+    warnings.filter_map(Value::as_str).map(found).collect()
 }
 
 /// Checks for every server what keeps its tools from agents.
@@ -406,6 +427,15 @@ mod tests {
         assert!(
             consent(&json!({"role": "agent", "consent": {"pending": null, "asking_keys": 0}})).is_empty()
         );
+    }
+
+    #[test]
+    fn warnings_about_rules_are_found() {
+        let warning = "Rule 'a': 'pg:*' matches no tool that is known now";
+        let said: Vec<String> =
+            warned(&json!({"version": 1, "warnings": [warning]})).into_iter().map(said).collect();
+        assert_eq!(said, [format!("policy   {warning}; the rules: mcpproxy policy show")]);
+        assert!(warned(&json!({"version": 1, "warnings": []})).is_empty());
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! `mcpproxy policy`: rules that allow calls, ask a person first, or deny them.
 
+mod file;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use http::Method;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::client::{ApiClient, ApiQuery};
 use super::connection::ApiConnection;
 use super::failure::Failure;
-use super::output::{self, Column, Output, text};
-use super::{input, key, show};
+use super::output::{self, Column, Format, Output, text};
+use super::{input, key};
 use crate::domain::operation::Variant;
-use crate::domain::policy::{Entrance, PolicyDocument, PolicyMode};
-use crate::domain::yaml;
+use crate::domain::policy::{Entrance, PolicyMode, Ruling};
 
 /// `mcpproxy policy`
 #[derive(Args)]
@@ -35,8 +37,13 @@ enum Command {
     Explain(Explain),
     /// Replace the rules of the tenant or of a key by a file
     Apply(ApplyPolicy),
-    /// List the versions of the tenant's rules, newest first; -o yaml shows the rules
+    /// Show the rules in force, or those of a version, as a file that `policy apply` takes
+    Show(ShowPolicy),
+    /// List the versions of the rules, newest first; -o yaml shows the rules
     History {
+        /// ID of the key whose rules are listed; without, the tenant's
+        #[arg(long, value_name = "ID")]
+        key: Option<String>,
         /// Maximum number of versions
         #[arg(long, default_value_t = 20, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
@@ -67,8 +74,20 @@ struct Explain {
 }
 
 #[derive(Args)]
+struct ShowPolicy {
+    /// ID of the key whose rules are shown; without, the tenant's
+    #[arg(long, value_name = "ID")]
+    key: Option<String>,
+    /// Version to show [default: the one in force]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    version: Option<u32>,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args)]
 struct ApplyPolicy {
-    /// File with rules and optionally a mode; - for standard input
+    /// File with rules and optionally a mode, also what `policy show` and `history` print; - for standard input
     file: PathBuf,
     /// ID of the key that the rules are for; without, the tenant
     #[arg(long, value_name = "ID")]
@@ -99,35 +118,110 @@ impl PolicyCommand {
             Command::Check { file } => check(&file),
             Command::Explain(explain) => explain.run(&client()?).await,
             Command::Apply(apply) => apply.run(&client()?).await,
-            Command::History { limit, output } => {
-                let versions =
-                    client()?.list(&["policy", "versions"], &ApiQuery::default(), limit as usize).await?;
+            Command::Show(show) => show.run(&client()?).await,
+            Command::History { key, limit, output } => {
+                let versions = versions(&client()?, key.as_deref(), None, limit as usize).await?;
                 output.items(&versions, &COLUMNS)
             }
         }
     }
 }
 
-/// Reads a file, and checks it as the gateway does. Returns the document as a tree, too.
-fn read(file: &Path) -> Result<(Map<String, Value>, PolicyDocument), Failure> {
-    let shown = file.display().to_string();
-    let from = if shown == "-" { shown.clone() } else { format!("@{shown}") };
-    let text = input::text("FILE", &from)?;
-    let wrong = |fault: String| Failure::Usage(format!("{shown}: {fault}"));
-    let tree = yaml::read(&text).map_err(wrong)?;
-    let document = PolicyDocument::parse(&tree.to_string()).map_err(|fault| wrong(fault.to_string()))?;
-    match tree {
-        Value::Object(tree) => Ok((tree, document)),
-        _ => Err(wrong("this is no policy".to_owned())),
+/// Returns the route of a key's policy, or of the tenant's.
+fn route(key: Option<&str>) -> Result<Vec<&str>, Failure> {
+    match key {
+        Some(id) => {
+            key::check_id(id)?;
+            Ok(vec!["keys", id, "policy"])
+        }
+        None => Ok(vec!["policy"]),
     }
 }
 
+/// Fetches versions of a policy, the newest first, or the one with this number.
+async fn versions(
+    client: &ApiClient,
+    key: Option<&str>,
+    version: Option<i64>,
+    limit: usize,
+) -> Result<Vec<Box<RawValue>>, Failure> {
+    if let Some(id) = key {
+        key::check_id(id)?;
+    }
+    let mut query = ApiQuery::default();
+    query.add("key", key.map(str::to_owned));
+    query.add("version", version.map(|version| version.to_string()));
+    client.list(&["policy", "versions"], &query, limit).await
+}
+
+/// Prints what the gateway warns of to standard error.
+fn warn(policy: &Value) {
+    for warning in policy.get("warnings").and_then(Value::as_array).into_iter().flatten() {
+        let warning = warning.as_str().unwrap_or_default();
+        output::note(&format!("warning: {}", output::one_line(warning)));
+    }
+}
+
+fn rules(count: usize) -> String {
+    format!("{count} rule{}", if count == 1 { "" } else { "s" })
+}
+
+/// Formats a policy in force in one line.
+fn summary(policy: &Value) -> String {
+    format!("version {}, mode {}, {}", text(policy, "version"), text(policy, "mode"), rules(count(policy)))
+}
+
 fn check(file: &Path) -> Result<(), Failure> {
-    let (_, document) = read(file)?;
-    let rules = document.rules.len();
-    let plural = if rules == 1 { "" } else { "s" };
+    let (_, document) = file::read(file)?;
     let mode = document.mode.map_or_else(String::new, |mode| format!(", mode {}", PolicyMode::as_str(mode)));
-    output::line(&format!("{}: {rules} rule{plural}{mode}", file.display()))
+    output::line(&format!("{}: {}{mode}", file::name(file), rules(document.rules.len())))
+}
+
+impl ShowPolicy {
+    async fn run(self, client: &ApiClient) -> Result<(), Failure> {
+        let key = self.key.as_deref();
+        let of = key.map_or_else(|| "the tenant".to_owned(), |id| format!("key {id}"));
+        let none = Value::Null;
+        if let Some(version) = self.version {
+            let found = versions(client, key, Some(version.into()), 1).await?;
+            let Some(found) = found.first() else {
+                let flag = key.map_or_else(String::new, |id| format!(" --key {id}"));
+                return Err(Failure::Refused(format!(
+                    "version {version} of the policy of {of} is not there: mcpproxy policy history{flag} lists them"
+                )));
+            };
+            return self.output.thing(found.get(), |_| {
+                let policy = output::parsed(found);
+                let mode = policy.get("mode").and_then(Value::as_str);
+                let mut comments =
+                    vec![format!("Policy of {of}, version {version} of {}", text(&policy, "created_at"))];
+                if mode.is_none() {
+                    comments.push("The mode was left alone.".to_owned());
+                }
+                file::write(&comments, mode, policy.get("rules").unwrap_or(&none))
+            });
+        }
+        let answer = client.get(&route(key)?, &ApiQuery::default()).await?;
+        let policy = answer.json()?;
+        warn(&policy);
+        let version = policy.get("version").and_then(Value::as_i64).unwrap_or_default();
+        let mode = policy.get("mode").and_then(Value::as_str);
+        let sets_mode = self.output.format == Format::Table && version > 0 && {
+            let found = versions(client, key, Some(version), 1).await?;
+            found.first().is_some_and(|found| output::parsed(found).get("mode").is_some_and(Value::is_string))
+        };
+        self.output.thing(&answer.text, |_| {
+            let mut comments = vec![match version {
+                0 => format!("Policy of {of}: there is no version yet"),
+                version => format!("Policy of {of}, version {version}, in force"),
+            }];
+            if !sets_mode {
+                comments
+                    .push(format!("mode: {} holds, and was not set with these rules", text(&policy, "mode")));
+            }
+            file::write(&comments, mode.filter(|_| sets_mode), policy.get("rules").unwrap_or(&none))
+        })
+    }
 }
 
 impl Explain {
@@ -172,44 +266,78 @@ fn explained(raw: &str) -> String {
     });
     let table = output::columns(&["LAYER", "RULE", "EFFECT", "WHY"], rows.collect());
     let head = format!("{}{rule}, risk {}{reasons}", text(&found, "effect"), text(&risk, "level"));
-    format!("{}\n\n{table}", output::safe(&head))
+    let consequence = match Ruling::parse(&text(&found, "ruling")) {
+        Some(Ruling::WouldAsk) => {
+            "\nThe mode is observe: the call runs. In mode by_risk a person would be asked first."
+        }
+        Some(Ruling::WouldDeny) => {
+            "\nThe mode is observe: the call runs. In mode by_risk it would be refused."
+        }
+        Some(Ruling::Delegated) => {
+            "\nThe call runs: the client asks its user by itself, as host_prompts says."
+        }
+        Some(Ruling::Allowed | Ruling::Asked | Ruling::Denied) | None => "",
+    };
+    format!("{}{consequence}\n\n{table}", output::safe(&head))
 }
+
+/// Version that no policy has.
+const NEVER: u32 = u32::MAX;
 
 impl ApplyPolicy {
     async fn run(self, client: &ApiClient) -> Result<(), Failure> {
-        let (mut body, document) = read(&self.file)?;
-        let path: Vec<&str> = match &self.key {
-            Some(id) => {
-                key::check_id(id)?;
-                vec!["keys", id, "policy"]
+        let (mut body, document) = file::read(&self.file)?;
+        let path = route(self.key.as_deref())?;
+        let (raw, policy) = match client.get(&path, &ApiQuery::default()).await {
+            // more roles may read: the refusal of the change names those that may make it
+            Err(Failure::NotAuthorised(_)) => (String::new(), json!({ "version": NEVER })),
+            current => {
+                let current = current?;
+                (current.text.clone(), current.json()?)
             }
-            None => vec!["policy"],
         };
-        let named = self.version.or(document.version.map(i64::from));
-        if named.is_none() {
-            let current = client.get(&path, &ApiQuery::default()).await?;
-            let policy = current.json()?;
-            let is_same = |name: &str| body.get(name).is_none_or(|wanted| policy.get(name) == Some(wanted));
-            if is_same("rules") && is_same("mode") {
-                output::note("these rules are in force already: nothing was changed");
-                return self.output.thing(&current.text, show::fields);
-            }
-            body.insert("version".to_owned(), policy.get("version").cloned().unwrap_or(json!(0)));
-        } else {
-            body.insert("version".to_owned(), named.into());
+        let there = policy.get("version").cloned().unwrap_or(json!(0));
+        let named = self.version.or(document.version.map(i64::from)).map(Value::from);
+        let is_same = |name: &str| body.get(name).is_none_or(|wanted| policy.get(name) == Some(wanted));
+        if is_same("rules") && is_same("mode") && named.as_ref().is_none_or(|named| *named == there) {
+            let unchanged = |_: &str| format!("{}: in force already, nothing was changed", summary(&policy));
+            return self.output.thing(&raw, unchanged);
         }
+        body.insert("version".to_owned(), named.unwrap_or(there));
         let answer = client.send(Method::PUT, &path, Value::Object(body).to_string()).await?;
         let policy = answer.json()?;
-        for warning in policy.get("warnings").and_then(Value::as_array).into_iter().flatten() {
-            output::note(warning.as_str().unwrap_or_default());
+        warn(&policy);
+        self.output.thing(&answer.text, |_| summary(&policy))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn explanations_say_what_becomes_of_the_call() {
+        let head = |effect: &str, ruling: &str| {
+            let found = json!({"effect": effect, "rule": null, "ruling": ruling, "mode": "observe", "trace": [],
+                "risk": {"level": "high", "reasons": ["verb"]}});
+            explained(&found.to_string()).split("\n\n").next().unwrap_or_default().to_owned()
+        };
+        for (effect, ruling, expected) in [
+            ("ask", "asked", "ask, risk high (verb)"),
+            (
+                "ask",
+                "would_ask",
+                "ask, risk high (verb)\nThe mode is observe: the call runs. In mode by_risk a person would be asked first.",
+            ),
+            (
+                "deny",
+                "would_deny",
+                "deny, risk high (verb)\nThe mode is observe: the call runs. In mode by_risk it would be refused.",
+            ),
+            // a gateway that does not report it
+            ("deny", "", "deny, risk high (verb)"),
+        ] {
+            assert_eq!(head(effect, ruling), expected);
         }
-        self.output.thing(&answer.text, |_| {
-            format!(
-                "version {}, mode {}, {} rules",
-                text(&policy, "version"),
-                text(&policy, "mode"),
-                count(&policy)
-            )
-        })
     }
 }

@@ -119,8 +119,7 @@ fn filter(params: &Params, before: Option<Uuid>) -> Result<ConsentFilter, Gatewa
         }
         _ => (text("server"), text("tool")),
     };
-    let key = params.text("key").map(Uuid::try_parse).transpose();
-    let key = key.map_err(|_| GatewayError::invalid("key", "key must be the id of a key (a UUID)"))?;
+    let key = params.id("key")?;
     Ok(ConsentFilter {
         state: params.one_of("state", &ConsentState::ALL)?,
         tool,

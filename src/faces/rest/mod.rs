@@ -91,7 +91,7 @@ routes! {
 
     GET "/policy" => read("policy.get", May(SeePolicies), NONE, policy::of_tenant);
     PUT "/policy" => act("policy.update", May(ManageKeys), policy::put_tenant);
-    GET "/policy/versions" => read("policy.versions", May(SeePolicies), PAGE, policy::versions);
+    GET "/policy/versions" => read("policy.versions", May(SeePolicies), policy::VERSIONS, policy::versions);
     POST "/policy/explain" => question("policy.explain", May(SeePolicies), policy::explain);
     GET "/keys/{id}/policy" => read("policy.get_key", May(SeePolicies), NONE, policy::of_key);
     PUT "/keys/{id}/policy" => act("policy.update_key", May(ManageKeys), policy::put_key);

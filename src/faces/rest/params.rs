@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use uuid::Uuid;
 
 use super::cursor::{self, CursorPage, LIMIT_DEFAULT, LIMIT_MAX};
 use super::fields::{clip, unknown};
@@ -74,6 +75,12 @@ impl Params {
         known: &[T],
     ) -> Result<Option<T>, GatewayError> {
         self.text(name).map(|text| one_of(name, text, known)).transpose()
+    }
+
+    /// Reads a parameter that is an id (a UUID); `None` if absent.
+    pub(super) fn id(&self, name: &str) -> Result<Option<Uuid>, GatewayError> {
+        let id = self.text(name).map(Uuid::try_parse).transpose();
+        id.map_err(|_| GatewayError::invalid(name, format!("{name} must be the id of a {name} (a UUID)")))
     }
 
     /// Reads a parameter that is a time (RFC 3339); `None` if absent.

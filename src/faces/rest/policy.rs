@@ -10,16 +10,18 @@ use super::cursor::{self, DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
 use super::error::RestError;
 use super::exchange::Exchange;
 use super::fields::Nulls;
-use super::params::Params;
+use super::params::{ParamNames, Params};
 use super::show::RestAnswer;
 use super::{keys, show};
 use crate::domain::id::KeyId;
 use crate::domain::operation::Variant;
-use crate::domain::policy::{Effect, Entrance, PolicyDocument, PolicyLayer, PolicyMode};
+use crate::domain::policy::{Effect, Entrance, PolicyDocument, PolicyLayer, PolicyMode, Ruling};
 use crate::domain::risk::RiskLevel;
 use crate::gateway::{ExplainRequest, Explained, GatewayError, PolicyView};
 use crate::store::PolicyVersion;
 
+/// Parameters of the list of versions.
+pub(super) const VERSIONS: ParamNames = &["key", "version", "cursor", "limit"];
 /// Memory of the answer with the largest rules, as loaded and as JSON, in bytes.
 const RULES_MEMORY_BYTES: usize = 1024 * 1024;
 
@@ -43,6 +45,10 @@ struct ShownVersion<'a> {
 
 #[derive(Serialize)]
 struct ShownExplanation<'a> {
+    mode: PolicyMode,
+    /// Consequence for the call, which the mode `observe` softens.
+    ruling: Ruling,
+    /// Effect of the rules, which no mode softens.
     effect: Effect,
     rule: Option<&'a str>,
     risk: ShownRisk,
@@ -105,11 +111,19 @@ fn shown(policy: &PolicyView) -> RestAnswer {
 }
 
 pub(super) async fn versions(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
+    let key = params.id("key")?.map(KeyId);
     let mut page = params.page()?;
-    let before = page.after(i64::MAX, |key| key.parse().ok())?;
+    let mut before = page.after(i64::MAX, |key| key.parse().ok())?;
+    let version = params.count("version", 0, u32::MAX as usize)?;
+    let version = i64::try_from(version).ok().filter(|version| *version > 0);
+    if let Some(version) = version {
+        (page.limit, before) = (1, version + 1);
+    }
     exchange.expect_answer(DEFINITIONS_MEMORY_BYTES).await?;
     let tenants = &exchange.gateway().tenants;
-    let rows = tenants.list_policies(exchange.caller(), before, page.fetch(), DEFINITIONS_BYTES_MAX).await?;
+    let (caller, rows) = (exchange.caller(), page.fetch());
+    let mut rows = tenants.list_policies(caller, key, before, rows, DEFINITIONS_BYTES_MAX).await?;
+    rows.retain(|row| version.is_none_or(|version| row.version == version));
     page.fit(rows.iter().map(|row| row.rules.len()));
     cursor::list(
         &rows,
@@ -145,8 +159,11 @@ pub(super) async fn explain(exchange: Arc<Exchange>) -> RestAnswer {
         entrance: word(fields.text("endpoint")?, "endpoint", Entrance::parse, &Entrance::WORDS)?
             .unwrap_or(Entrance::Mcp),
     };
-    let Explained { verdict, trace } = exchange.gateway().calls.explain(exchange.caller(), &request).await?;
+    let Explained { verdict, trace, mode } =
+        exchange.gateway().calls.explain(exchange.caller(), &request).await?;
     show::ok(&ShownExplanation {
+        mode,
+        ruling: verdict.decision.ruling,
         effect: verdict.decision.effect,
         rule: verdict.decision.rule.as_deref(),
         risk: ShownRisk {

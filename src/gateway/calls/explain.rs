@@ -5,14 +5,19 @@ use std::sync::Arc;
 use super::Calls;
 use super::pipeline::policy::{PolicySubject, PolicyVerdict};
 use crate::domain::id::KeyId;
+use crate::domain::near;
 use crate::domain::operation::Variant;
-use crate::domain::policy::{Entrance, TraceStep};
+use crate::domain::policy::{Entrance, PolicyMode, TraceStep};
+use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tenant::Action;
 use crate::domain::validation::{self, Verdict};
 use crate::gateway::catalog::{Tool, sees};
 use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
+
+/// Longest part of an unknown name that an error repeats, in characters.
+const TOOL_SHOWN_CHARS_MAX: usize = 80;
 
 /// Call to be explained.
 #[derive(Clone, Debug)]
@@ -36,14 +41,16 @@ pub struct Explained {
     pub verdict: PolicyVerdict,
     /// Steps that lead to it, in order.
     pub trace: Vec<TraceStep>,
+    /// Value of `policy_mode` that holds for the key that calls.
+    pub mode: PolicyMode,
 }
 
 impl Calls {
     /// Explains what the policies say of a call. Nothing is run.
     ///
     /// # Errors
-    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`] for the tool or the key, [`GatewayError::Invalid`]
-    /// without a tenant.
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Refused`] for an unknown tool, [`GatewayError::NotFound`] for
+    /// the key, [`GatewayError::Invalid`] without a tenant.
     pub async fn explain(
         &self,
         caller: &Caller,
@@ -52,10 +59,16 @@ impl Calls {
         caller.authorise(Action::SeePolicies)?;
         let calling = self.tenants.stand_in(caller, request.key)?;
         let catalogue = caller.catalogue();
-        let tool = catalogue.as_ref().and_then(|catalogue| catalogue.tool(&request.tool));
-        let tool = tool.ok_or(GatewayError::NotFound("tool"))?;
-        let explain = || self.explain_call(&calling, tool, request);
-        Ok(self.upstreams.in_turn(caller.tenant_id().0, explain).await)
+        let explain = || match catalogue.as_ref().and_then(|catalogue| catalogue.tool(&request.tool)) {
+            Some(tool) => Ok(self.explain_call(&calling, tool, request)),
+            None => {
+                let known: Vec<&str> =
+                    catalogue.iter().flat_map(|catalogue| catalogue.tool_names()).collect();
+                let refusal = Refusal::new(Code::NotFound, unknown_tool(&request.tool, &known));
+                Err(GatewayError::Refused(Box::new(refusal)))
+            }
+        };
+        self.upstreams.in_turn(caller.tenant_id().0, explain).await
     }
 
     fn explain_call(&self, calling: &Caller, tool: &Arc<Tool>, request: &ExplainRequest) -> Explained {
@@ -81,6 +94,49 @@ impl Calls {
             at: clock::now(),
         };
         let (verdict, trace) = self.explain_steps(calling, &subject);
-        Explained { verdict, trace }
+        Explained { verdict, trace, mode: settings.policy_mode }
+    }
+}
+
+/// Returns the text about a tool that does not exist: how names are written, and which one was meant.
+fn unknown_tool(name: &str, known: &[&str]) -> String {
+    let shown: String = name.chars().take(TOOL_SHOWN_CHARS_MAX).collect();
+    // the order of the catalogue is no order
+    let mut sorted = known.to_vec();
+    sorted.sort_unstable();
+    match (name.contains(':'), near::tool(name, &sorted)) {
+        (true, Some(meant)) => format!("tool '{shown}' not found; did you mean '{meant}'?"),
+        (true, None) => format!("tool '{shown}' not found"),
+        (false, Some(meant)) => {
+            format!("tool '{shown}' not found: a tool is named SERVER:TOOL; did you mean '{meant}'?")
+        }
+        (false, None) => {
+            let own = |tool: &&&str| tool.split_once(':').is_some_and(|(server, _)| server == name);
+            match sorted.iter().find(own) {
+                Some(tool) => format!("'{shown}' is a server: write SERVER:TOOL, such as '{tool}'"),
+                None => format!("tool '{shown}' not found: a tool is named SERVER:TOOL"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_tools_come_with_what_was_meant() {
+        let known = ["ops:query", "github:delete_repo", "ops:deploy", "mirror:query"];
+        for (name, expected) in [
+            ("query", "tool 'query' not found: a tool is named SERVER:TOOL; did you mean 'mirror:query'?"),
+            ("ops", "'ops' is a server: write SERVER:TOOL, such as 'ops:deploy'"),
+            ("nothing", "tool 'nothing' not found: a tool is named SERVER:TOOL"),
+            ("ops:queri", "tool 'ops:queri' not found; did you mean 'ops:query'?"),
+            ("gihub:delete_repo", "tool 'gihub:delete_repo' not found; did you mean 'github:delete_repo'?"),
+            ("ops:nothing_like_it", "tool 'ops:nothing_like_it' not found"),
+        ] {
+            assert_eq!(unknown_tool(name, &known), expected);
+        }
+        assert!(unknown_tool(&"x".repeat(1000), &known).len() < 200);
     }
 }

@@ -7,7 +7,7 @@ use crate::domain::settings::Effective;
 use crate::domain::tenant::Action;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::live::access::Caller;
-use crate::store::{NewPolicy, PolicyVersion, RevisionKind};
+use crate::store::{NewPolicy, PolicyVersion, RevisionKind, StoreError};
 
 /// Policy in force, with warnings about it.
 #[derive(Debug)]
@@ -72,30 +72,57 @@ impl Tenants {
         })?;
         let PolicyDocument { mode, rules_text: rules, .. } = document;
         let new = NewPolicy { replaces: replaces.into(), mode, rules, created_by: caller.key };
-        let stored = self.store.put_policy(tenant.id, key, &new).await;
-        stored.map_err(|error| GatewayError::from_store(error, "key"))?;
+        match self.store.put_policy(tenant.id, key, &new).await {
+            Err(StoreError::Conflict(_)) => {
+                let stored = self.store.get_policy(tenant.id, key).await;
+                let stored = stored.map_err(|error| GatewayError::from_store(error, "key"))?;
+                let there = stored.map_or(0, |policy| policy.version);
+                return Err(GatewayError::Conflict(conflict(new.replaces, there, key)));
+            }
+            stored => stored.map_err(|error| GatewayError::from_store(error, "key"))?,
+        };
         self.refresh(tenant.id, RevisionKind::Access).await;
         self.read_policy(caller, key).await
     }
 
-    /// Returns versions of the tenant's policy that are older than `before`, the newest first. The page ends with the
-    /// version that makes its rules larger than `bytes_max`.
+    /// Returns versions of the policy of the tenant, or of one key, that are older than `before`, the newest first. The page
+    /// ends with the version that makes its rules larger than `bytes_max`.
     ///
     /// # Errors
-    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] without a tenant, or
-    /// [`GatewayError::Unavailable`].
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`] for the key, [`GatewayError::Invalid`] without a
+    /// tenant, or [`GatewayError::Unavailable`].
     pub async fn list_policies(
         &self,
         caller: &Caller,
+        key: Option<KeyId>,
         before: i64,
         limit: i64,
         bytes_max: i64,
     ) -> Result<Vec<PolicyVersion>, GatewayError> {
         caller.authorise(Action::SeePolicies)?;
         let tenant = caller.tenant()?.id;
-        let versions = self.store.list_policies(tenant, before, limit, bytes_max).await;
-        versions.map_err(|error| GatewayError::from_store(error, "policy"))
+        let store = |error| GatewayError::from_store(error, "key");
+        if let Some(key) = key {
+            self.store.get_key(tenant, key).await.map_err(store)?;
+        }
+        self.store.list_policies(tenant, key, before, limit, bytes_max).await.map_err(store)
     }
+}
+
+/// Returns the text about a document that replaces another version than the one that is `there`.
+fn conflict(replaces: i64, there: i64, key: Option<KeyId>) -> String {
+    let (path, flag) = match key {
+        Some(KeyId(id)) => (format!("/keys/{id}/policy"), format!(" --key {id}")),
+        None => ("/policy".to_owned(), String::new()),
+    };
+    let is_there = match there {
+        0 => "there is no version yet, which is version 0".to_owned(),
+        there => format!("version {there} is in force"),
+    };
+    format!(
+        "the policy changed since that version: {is_there}, and this document replaces version {replaces}. Look at it \
+         (GET {path}, mcpproxy policy show{flag}), put the change into it, and send it with version {there}"
+    )
 }
 
 fn warnings(caller: &Caller, rules: &str) -> Vec<String> {
@@ -105,4 +132,25 @@ fn warnings(caller: &Caller, rules: &str) -> Vec<String> {
     let catalogue = caller.catalogue();
     let known: Vec<&str> = catalogue.iter().flat_map(|catalogue| catalogue.tool_names()).collect();
     rules.warnings(&known)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn conflicts_name_the_version_that_is_there() {
+        let of_tenant = conflict(7, 2, None);
+        for part in ["version 2 is in force", "replaces version 7", "(GET /policy, mcpproxy policy show)"] {
+            assert!(of_tenant.contains(part), "{of_tenant}");
+        }
+        assert!(of_tenant.ends_with("send it with version 2"), "{of_tenant}");
+        let of_key = conflict(3, 0, Some(KeyId(Uuid::nil())));
+        let id = Uuid::nil();
+        for part in ["there is no version yet", &format!("/keys/{id}/policy"), &format!("show --key {id})")] {
+            assert!(of_key.contains(part), "{of_key}");
+        }
+    }
 }

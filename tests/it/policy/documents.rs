@@ -19,7 +19,8 @@ async fn versions_are_kept_and_conflicts_told() {
     assert_eq!(first["warnings"], json!(["Rule 'a': 'pg:*' matches no tool that is known now"]));
     assert_eq!(admin.get("/api/v1/settings").await.expect(200)["policy_mode"]["origin"], "tenant");
     put(&admin, "/policy", &json!({"version": 0, "rules": []})).await.refused(409, "conflict");
-    put(&admin, "/policy", &json!({"version": 2, "rules": []})).await.refused(409, "conflict");
+    let says = put(&admin, "/policy", &json!({"version": 2, "rules": []})).await.refused(409, "conflict");
+    assert!(says.contains("version 1 is in force, and this document replaces version 2"), "{says}");
     put(&admin, "/policy", &json!({"rules": []})).await.refused(400, "invalid_request");
     let second = put(&admin, "/policy", &json!({"version": 1, "rules": []})).await.expect(200);
     assert_eq!((&second["version"], &second["mode"]), (&json!(2), &json!("by_risk")));
@@ -31,6 +32,12 @@ async fn versions_are_kept_and_conflicts_told() {
         [(json!(2), Value::Null, json!([])), (json!(1), json!("by_risk"), rules)]
     );
     assert_eq!(versions[0]["created_by"], admin.id);
+    for (number, expected) in [(2, &versions[..1]), (1, &versions[1..]), (3, &[])] {
+        let found =
+            auditor.get(&format!("/api/v1/policy/versions?version={number}&limit=5")).await.expect(200);
+        assert_eq!(found, json!({"items": expected, "next_cursor": null}), "{number}");
+    }
+    auditor.get("/api/v1/policy/versions?version=0").await.refused(400, "invalid_request");
     // each change has a record of its own kind
     let records = tenant.records("type=policy", 5).await;
     let statuses: Vec<&Value> = records.iter().map(|record| &record["status"]).collect();
@@ -94,6 +101,12 @@ async fn the_policy_of_a_key_goes_with_it() {
     put(&tenant.platform, &path, &json!({"version": 0, "mode": "by_risk", "rules": rules})).await.expect(200);
     assert_eq!(code(&agent, "read", "reader").await, "policy_denied");
     other.platform.get(&format!("/api/v1{path}")).await.refused(404, "not_found");
+    let versions = format!("/api/v1/policy/versions?key={}", agent.id);
+    other.platform.get(&versions).await.refused(404, "not_found");
+    let listed = tenant.platform.items(&versions).await;
+    assert_eq!((listed.len(), &listed[0]["rules"], &listed[0]["mode"]), (1, &rules, &json!("by_risk")));
+    assert_eq!(tenant.platform.items("/api/v1/policy/versions").await, [Value::Null; 0]);
+    tenant.platform.get("/api/v1/policy/versions?key=x").await.refused(400, "invalid_request");
     tenant.platform.delete(&format!("/api/v1/keys/{}", agent.id)).await.expect(204);
     put(&tenant.platform, &path, &json!({"version": 1, "rules": []})).await.refused(404, "not_found");
 }

@@ -21,6 +21,7 @@ async fn every_step_is_told_in_order() {
     let prod = ask(json!({"tool": "zoo:writer", "args": {"env": "prod"}})).await.expect(200);
     // observe softens nothing here
     assert_eq!((&prod["effect"], &prod["rule"]), (&json!("deny"), &json!("no-prod")));
+    assert_eq!((&prod["ruling"], &prod["mode"]), (&json!("would_deny"), &json!("observe")));
     assert_eq!(prod["risk"], json!({"level": "moderate", "reasons": ["writes"]}));
     let trace = json!([
         {"layer": "tenant", "rule": "reads", "matched": false, "effect": null, "why": "op is write"},
@@ -42,6 +43,8 @@ async fn every_step_is_told_in_order() {
         by_mode["trace"][2],
         json!({"layer": "mode", "rule": null, "matched": true, "effect": "ask", "why": "no rule matches; the risk is high"})
     );
+    let says = ask(json!({"tool": "zo:reader"})).await.refused(404, "not_found");
+    assert_eq!(says, "tool 'zo:reader' not found; did you mean 'zoo:reader'?");
     ask(json!({"tool": "zoo:nothing"})).await.refused(404, "not_found");
     ask(json!({"tool": "zoo:reader", "key_id": "00000000-0000-4000-8000-000000000000"}))
         .await
