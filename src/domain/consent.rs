@@ -1,14 +1,16 @@
 //! Permission requests: states, decisions, options, grants, and who may decide (behaviour, section 10).
 
 mod digest;
+mod may_not;
 mod state;
 
 pub use digest::{ConsentSubject, DIGEST_BYTES};
+pub use may_not::MayNotDecide;
 pub use state::{ConsentState, ConsentStep};
 
 use chrono::TimeDelta;
 
-use super::person::Person;
+use super::person::{OnePerson, Person};
 use super::policy::{AskTerms, Assurance, Remembered};
 use super::risk::RiskLevel;
 use super::tenant::{Action, Role};
@@ -139,32 +141,6 @@ pub fn grant_life(risk: RiskLevel, asked: Option<TimeDelta>) -> TimeDelta {
     asked.map_or(longest, |asked| asked.min(longest))
 }
 
-text_enum! {
-    /// Reason for which somebody may not decide a request.
-    pub enum MayNotDecide {
-        /// The role does not answer permission requests.
-        NotApprover = "not_approver",
-        /// The request is the own one, or that of the same person.
-        SelfApproval = "self_approval",
-    }
-}
-
-impl MayNotDecide {
-    /// Returns the reason in words.
-    pub fn text(self) -> &'static str {
-        match self {
-            MayNotDecide::NotApprover => {
-                "a key of this role may not decide permission requests; it takes one of approver, admin, platform"
-            }
-            MayNotDecide::SelfApproval => {
-                "nobody may allow their own call here, nor that of a key that they made; it takes a key of another person \
-                 with role approver or admin. The bootstrap key makes one: mcpproxy key add --role approver --owner NAME. \
-                 What the bootstrap key itself asks takes a key that another admin made"
-            }
-        }
-    }
-}
-
 /// Returns the assurance of an answer out of band, over REST or the command line.
 ///
 /// Only approvals need another person: whoever asked may also refuse. The own key never approves out of band; another key
@@ -182,15 +158,12 @@ pub fn assurance_of(
     if !role.may(Action::DecideConsent) {
         return Err(MayNotDecide::NotApprover);
     }
-    let assurance = match decider.is_same_as(requester) {
-        true => Assurance::Client,
-        false => Assurance::Approver,
-    };
-    let is_own_key = decider.key == requester.key;
-    if decision.allows() && (is_own_key || assurance < needed) {
-        return Err(MayNotDecide::SelfApproval);
+    let Some(same) = decider.same_as(requester) else { return Ok(Assurance::Approver) };
+    let is_enough = same != OnePerson::SameKey && Assurance::Client >= needed;
+    if decision.allows() && !is_enough {
+        return Err(MayNotDecide::SelfApproval { same, needed });
     }
-    Ok(assurance)
+    Ok(Assurance::Client)
 }
 
 #[cfg(test)]

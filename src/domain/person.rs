@@ -15,20 +15,51 @@ pub struct Person {
     pub creator: Option<KeyId>,
 }
 
+/// Fact by which the holders of two keys are one person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnePerson {
+    /// The keys are one.
+    SameKey,
+    /// The first key made the other.
+    Made,
+    /// The other key made the first.
+    MadeBy,
+    /// Both keys have this identity.
+    SameIdentity,
+    /// Both keys have this owner.
+    SameOwner,
+    /// Both keys have this e-mail address as their owner.
+    SameEmail,
+}
+
 impl Person {
     /// Holder of the platform's bootstrap key.
     pub const PLATFORM: Person = Person { key: None, owner: None, identity: None, creator: None };
 
-    /// Returns whether both are one person: the same key, identity, or owner in any case, or one created the other. So the
-    /// bootstrap key is one person with each key that it created, and these are persons of their own.
+    /// Returns whether both are one person.
     pub fn is_same_as(&self, other: &Person) -> bool {
+        self.same_as(other).is_some()
+    }
+
+    /// Returns the first fact by which both are one person: the same key, identity, or owner in any case, or one created the
+    /// other. So the bootstrap key is one person with each key that it created, and these are persons of their own.
+    pub fn same_as(&self, other: &Person) -> Option<OnePerson> {
         let made = |one: &Person, other: &Person| other.key.is_some() && one.key == other.creator;
         let owner = |person: &Person| person.owner.as_deref().map(folded);
-        self.key == other.key
-            || made(self, other)
-            || made(other, self)
-            || (self.identity.is_some() && self.identity == other.identity)
-            || owner(self).is_some_and(|own| Some(own) == owner(other))
+        if self.key == other.key {
+            return Some(OnePerson::SameKey);
+        }
+        if made(self, other) {
+            return Some(OnePerson::Made);
+        }
+        if made(other, self) {
+            return Some(OnePerson::MadeBy);
+        }
+        if self.identity.is_some() && self.identity == other.identity {
+            return Some(OnePerson::SameIdentity);
+        }
+        let own = owner(self).filter(|own| Some(own) == owner(other).as_ref())?;
+        Some(if own.contains('@') { OnePerson::SameEmail } else { OnePerson::SameOwner })
     }
 }
 
@@ -58,24 +89,39 @@ mod tests {
     fn one_person_may_have_many_keys() {
         let plain = person(1, None, None);
         for (one, other, same) in [
-            (&plain, person(1, Some("ana"), None), true),
-            (&plain, person(2, None, None), false),
-            (&plain, person(2, None, Some(1)), true),
-            (&person(1, None, Some(3)), person(2, None, Some(3)), false),
-            (&person(1, Some("Ana"), None), person(2, Some(" aNA "), None), true),
-            (&person(1, Some("Straße"), None), person(2, Some("STRASSE"), None), true),
-            (&person(1, Some("ana"), None), person(2, Some("eva"), None), false),
-            (&person(1, Some("ana"), Some(3)), Person::PLATFORM, false),
-            (&person(1, Some("ana"), None), Person::PLATFORM, true),
-            (&plain, Person::PLATFORM, true),
-            (&identified(7, plain.clone()), identified(7, person(2, None, Some(3))), true),
-            (&identified(7, plain.clone()), identified(8, person(2, None, Some(3))), false),
-            (&identified(7, plain.clone()), person(7, None, Some(3)), false),
-            (&identified(7, person(1, Some("ana"), None)), identified(8, person(2, Some("Ana"), None)), true),
-            (&Person::PLATFORM, Person::PLATFORM, true),
+            (&plain, person(1, Some("ana"), None), Some(OnePerson::SameKey)),
+            (&plain, person(2, None, None), None),
+            (&plain, person(2, None, Some(1)), Some(OnePerson::Made)),
+            (&person(1, None, Some(3)), person(2, None, Some(3)), None),
+            (&person(1, Some("Ana"), None), person(2, Some(" aNA "), None), Some(OnePerson::SameOwner)),
+            (&person(1, Some("Straße"), None), person(2, Some("STRASSE"), None), Some(OnePerson::SameOwner)),
+            (&person(1, Some("a@b.c"), None), person(2, Some("A@B.c"), None), Some(OnePerson::SameEmail)),
+            (&person(1, Some("ana"), None), person(2, Some("eva"), None), None),
+            (&person(1, Some("ana"), Some(3)), Person::PLATFORM, None),
+            (&person(1, Some("ana"), None), Person::PLATFORM, Some(OnePerson::MadeBy)),
+            (&plain, Person::PLATFORM, Some(OnePerson::MadeBy)),
+            (
+                &identified(7, plain.clone()),
+                identified(7, person(2, None, Some(3))),
+                Some(OnePerson::SameIdentity),
+            ),
+            (&identified(7, plain.clone()), identified(8, person(2, None, Some(3))), None),
+            (&identified(7, plain.clone()), person(7, None, Some(3)), None),
+            (
+                &identified(7, person(1, Some("ana"), None)),
+                identified(8, person(2, Some("Ana"), None)),
+                Some(OnePerson::SameOwner),
+            ),
+            (&Person::PLATFORM, Person::PLATFORM, Some(OnePerson::SameKey)),
         ] {
-            assert_eq!(one.is_same_as(&other), same, "{one:?} {other:?}");
-            assert_eq!(other.is_same_as(one), same, "{other:?} {one:?}");
+            let turned = match same {
+                Some(OnePerson::Made) => Some(OnePerson::MadeBy),
+                Some(OnePerson::MadeBy) => Some(OnePerson::Made),
+                other => other,
+            };
+            assert_eq!(one.same_as(&other), same, "{one:?} {other:?}");
+            assert_eq!(other.same_as(one), turned, "{other:?} {one:?}");
+            assert_eq!(one.is_same_as(&other), same.is_some(), "{one:?} {other:?}");
         }
     }
 }

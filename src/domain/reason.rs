@@ -6,6 +6,7 @@
 mod action;
 mod key;
 mod question;
+mod refused;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -16,6 +17,7 @@ use super::risk::{Risk, RiskFacts};
 use super::text_enum::text_enum;
 pub use action::CallAction;
 pub use key::ActionKey;
+pub use refused::{denial, turn_ended};
 
 /// Most languages of a header that are looked at.
 const ACCEPTED_MAX: usize = 10;
@@ -108,7 +110,7 @@ impl AskReason {
 }
 
 /// Makes the words of others fit for a quotation: one line, masked, cut, without quotation marks that could end it.
-fn quotation(text: &str) -> Option<String> {
+pub fn quotation(text: &str) -> Option<String> {
     let line = one_line(text, QUOTED_BYTES_MAX);
     let line = line.replace(['"', '“', '”', '„', '«', '»'], "'");
     let mut words: String = line.trim().chars().take(QUOTED_CHARS_MAX).collect();

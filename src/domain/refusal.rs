@@ -162,6 +162,8 @@ pub struct Refusal {
     pub retry_after_s: Option<u64>,
     /// Permission request that the refusal is about; `None` without one.
     pub consent_id: Option<Uuid>,
+    /// Words of the person who decided, fit for a quotation; `None` without any.
+    pub approver_says: Option<String>,
 }
 
 impl Refusal {
@@ -174,6 +176,7 @@ impl Refusal {
             recommended: None,
             retry_after_s: None,
             consent_id: None,
+            approver_says: None,
         }
     }
 
@@ -196,6 +199,17 @@ impl Refusal {
     /// Adds the permission request that the refusal is about.
     pub fn about_consent(self, id: Uuid) -> Refusal {
         Refusal { consent_id: Some(id), ..self }
+    }
+
+    /// Adds the words of the person who decided, marked as such. They must be fit for a quotation.
+    pub fn quoting(self, words: Option<String>) -> Refusal {
+        match &words {
+            Some(said) => {
+                let message = format!("{}. The approver says: \"{said}\"", self.message);
+                Refusal { message, approver_says: words, ..self }
+            }
+            None => self,
+        }
     }
 
     /// Adds the variant that would be accepted.

@@ -52,7 +52,8 @@ pub use servers::{
 };
 pub use tenants::{
     Access, AskingKeys, AuthError, Caller, CallerPolicies, CompiledPolicy, Heard, KeyCreated, KeyRequest,
-    Listening, MEMORY_RETRY_AFTER_S, PolicyView, Prints, QuotaView, SUSPENDED, Tenants, Topic, overloaded,
+    Listening, MEMORY_RETRY_AFTER_S, NamedKeys, PolicyView, Prints, QuotaView, SUSPENDED, Tenants, Topic,
+    overloaded,
 };
 pub use trace::{
     LostSpans, OpenSpan, SpanSink, Trace, Tracer, current as current_span, within as within_span,

@@ -14,7 +14,7 @@ mod sweep;
 pub use ask::{AskLimits, AskOutcome, ConsentAsked, NewConsent};
 pub use decide::DecideOutcome;
 pub use decision::{NewDecision, NewGrant};
-pub use fence::CallTurn;
+pub use fence::{CallTurn, HeldFence};
 pub(super) use grants::in_force as grants_in_force;
 pub use grants::{ConsentGrant, GrantInForce};
 pub use read::{ConsentFilter, ConsentRow};

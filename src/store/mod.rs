@@ -56,7 +56,7 @@ pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
 pub use consent::{
     AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentFilter, ConsentGrant, ConsentRow,
-    ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, NewConsent, NewDecision, NewGrant,
+    ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, HeldFence, NewConsent, NewDecision, NewGrant,
     OLD_CONSENT_TABLES, StepAuthor,
 };
 pub use error::StoreError;

@@ -1,5 +1,6 @@
 //! The states of a permission request, and the steps between them.
 
+use super::FENCE;
 use crate::domain::text_enum::text_enum;
 
 text_enum! {
@@ -90,6 +91,43 @@ impl ConsentState {
             (Consumed, ConsentStep::Fail) => Some(Failed),
             (Consumed, ConsentStep::Lose) => Some(Unknown),
             _ => None,
+        }
+    }
+
+    /// Returns what the state means for the call, and what may be done; `until` is the end of the request's time.
+    pub fn meaning(self, until: &str) -> String {
+        match self {
+            ConsentState::Pending => format!("a person may answer until {until}"),
+            ConsentState::Granted => format!("the same call runs once, if the agent repeats it by {until}"),
+            ConsentState::Denied => format!("the same call is refused until {until}, and asks again after that"),
+            ConsentState::TimedOut => {
+                format!("nobody answered by {until}; the call was not made, and the same call asks again")
+            }
+            ConsentState::Cancelled => {
+                let seconds = FENCE.num_seconds();
+                format!("its turn was ended: calls of it that ask are refused for {seconds} s, and ask again after that")
+            }
+            ConsentState::Lapsed => format!(
+                "nothing was run: the agent did not repeat the call by {until}, or the tool's definition changed before; the \
+                 same call asks again"
+            ),
+            ConsentState::Undeliverable => "nobody could be asked: look at the channels of the rule that asked \
+                (mcpproxy policy explain); the same call asks again"
+                .to_owned(),
+            ConsentState::Consumed => {
+                "the call was let through and is under way; its outcome comes here, and nothing runs twice".to_owned()
+            }
+            ConsentState::Succeeded => "the call ran; the same call asks again".to_owned(),
+            ConsentState::Failed => {
+                "the call failed, or was not sent: its record says why (mcpproxy activity list --consent-id ID); the same \
+                 call asks again"
+                    .to_owned()
+            }
+            ConsentState::Unknown => {
+                "the call was let through, and its answer was lost: it may have run. Look at the server before the agent \
+                 repeats it; the same call asks again"
+                    .to_owned()
+            }
         }
     }
 

@@ -116,17 +116,18 @@ fn who_may_decide() {
     let (own, same, other) = (person(1, Some("ana")), person(2, Some("ANA")), person(3, Some("eva")));
     let creator = person(9, Some("max"));
     let (allow, reject) = (ConsentDecision::AllowOnce, ConsentDecision::RejectAlways);
+    let own_call = |same, needed| Err(MayNotDecide::SelfApproval { same, needed });
     let (client, approver) = (Assurance::Client, Assurance::Approver);
     for (decision, role, decider, needed, expected) in [
         (allow, Role::Approver, &other, approver, Ok(approver)),
         (allow, Role::Admin, &other, client, Ok(approver)),
         (allow, Role::Platform, &Person::PLATFORM, approver, Ok(approver)),
         (allow, Role::Admin, &creator, client, Ok(client)),
-        (allow, Role::Admin, &creator, approver, Err(MayNotDecide::SelfApproval)),
+        (allow, Role::Admin, &creator, approver, own_call(OnePerson::Made, approver)),
         (allow, Role::Approver, &same, client, Ok(client)),
-        (allow, Role::Approver, &same, approver, Err(MayNotDecide::SelfApproval)),
-        (allow, Role::Admin, &own, client, Err(MayNotDecide::SelfApproval)),
-        (allow, Role::Admin, &own, approver, Err(MayNotDecide::SelfApproval)),
+        (allow, Role::Approver, &same, approver, own_call(OnePerson::SameOwner, approver)),
+        (allow, Role::Admin, &own, client, own_call(OnePerson::SameKey, client)),
+        (allow, Role::Admin, &own, approver, own_call(OnePerson::SameKey, approver)),
         (reject, Role::Admin, &own, approver, Ok(client)),
         (reject, Role::Operator, &other, client, Err(MayNotDecide::NotApprover)),
         (allow, Role::Auditor, &other, client, Err(MayNotDecide::NotApprover)),
@@ -139,7 +140,7 @@ fn who_may_decide() {
     let requester = Person { creator: None, ..requester };
     let platform = |needed| assurance_of(allow, Role::Platform, &Person::PLATFORM, &requester, needed);
     assert_eq!(platform(client), Ok(client));
-    assert_eq!(platform(approver), Err(MayNotDecide::SelfApproval));
+    assert_eq!(platform(approver), own_call(OnePerson::Made, approver));
     let sibling = Person { creator: None, ..other };
     assert_eq!(assurance_of(allow, Role::Approver, &sibling, &requester, approver), Ok(approver));
 }

@@ -263,11 +263,24 @@ const fn with_intent(intent: fn(&Value) -> String) -> [Column; 7] {
         ("ID", |record| text(record, "id")),
         ("TIME", |record| local(&text(record, "started_at"))),
         ("SERVER", |record| text(record, "server")),
-        ("TOOL", |record| text(record, "tool")),
+        ("TOOL", tool),
         ("INTENT", intent),
         ("STATUS", |record| text(record, "status")),
         ("DURATION", duration),
     ]
+}
+
+/// Returns the tool of a record; of one about a permission request the step, and the tool of the request.
+fn tool(record: &Value) -> String {
+    let tool = text(record, "tool");
+    if text(record, "type") != "consent" {
+        return tool;
+    }
+    let about: Value = serde_json::from_str(&text(record, "arguments")).unwrap_or_default();
+    match text(&about, "tool") {
+        none if none.is_empty() => tool,
+        requested => format!("{tool} ({requested})"),
+    }
 }
 
 fn operation(record: &Value) -> String {

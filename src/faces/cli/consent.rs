@@ -1,16 +1,22 @@
 //! `mcpproxy consent` and `mcpproxy grants`: permission requests, answers to them, and what was remembered.
 
+use chrono::{DateTime, SecondsFormat, TimeDelta};
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::client::{ApiClient, ApiQuery};
 use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Column, Format, Output, text};
 use super::{key, show, stream};
-use crate::domain::consent::ConsentState;
+use crate::domain::consent::{ConsentState, FENCE};
+use crate::domain::reason;
 use crate::domain::risk::RiskLevel;
+
+/// Newest grants among which that of a decision is looked for.
+const GRANTS_LOOKED_AT: usize = 20;
 
 /// `mcpproxy consent`
 #[derive(Args)]
@@ -95,7 +101,7 @@ struct ConsentFilters {
 struct Answering {
     /// ID of the request
     id: String,
-    /// Comment for whoever reads the request later
+    /// Comment, which the agent reads too if its call is refused
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
     /// Seconds for which the decision is remembered, with --always
@@ -141,9 +147,11 @@ const COLUMNS: [Column; 7] = [
     ("REASON", |request| text(request, "reason")),
 ];
 
-const GRANT_COLUMNS: [Column; 7] = [
+const GRANT_COLUMNS: [Column; 9] = [
     ("ID", |grant| text(grant, "id")),
     ("EFFECT", |grant| text(grant, "effect")),
+    ("RISK", |grant| text(grant, "risk")),
+    ("KEY", |grant| text(grant, "key_id")),
     ("OWNER", |grant| text(grant, "owner")),
     ("TOOL", canonical),
     ("OPERATION", |grant| text(grant, "operation_type")),
@@ -166,7 +174,7 @@ impl ConsentCommand {
             Command::Show { id, output } => {
                 check_request(&id)?;
                 let answer = client.get(&["consent", &id], &ApiQuery::default()).await?;
-                output.thing(&answer.text, show::fields)
+                output.thing(&answer.text, told)
             }
             Command::Allow { answer, always } => {
                 answer.send(&client, if always { "allow_always" } else { "allow_once" }).await
@@ -218,10 +226,69 @@ impl Answering {
         let path = ["consent", &self.id, "decision"];
         let answer = client.send(Method::POST, &path, Value::Object(body).to_string()).await?;
         let request = answer.json()?;
-        self.output.thing(&answer.text, |_| {
-            format!("{} is {}", output::one_line(&canonical(&request)), text(&request, "state"))
-        })
+        let grant = match (self.output.format, decision) {
+            (Format::Table, "allow_always" | "reject_always") => grant_of(client, &self.id).await,
+            _ => None,
+        };
+        self.output.thing(&answer.text, |_| decided(&request, grant.as_ref()))
     }
+}
+
+/// Returns the newest grant that a request was answered with; `None` if it is not found.
+async fn grant_of(client: &ApiClient, id: &str) -> Option<Value> {
+    let grants = client.list(&["consent", "grants"], &ApiQuery::default(), GRANTS_LOOKED_AT).await.ok()?;
+    grants.iter().map(|grant| output::parsed(grant)).find(|grant| text(grant, "consent_id") == id)
+}
+
+/// Says what a decision means for the agent, and until when.
+fn decided(request: &Value, grant: Option<&Value>) -> String {
+    let state = text(request, "state");
+    let mut lines = vec![format!("{} is {state}{}", canonical(request), meaning(request))];
+    if let Some(grant) = grant {
+        let outcome = if text(grant, "effect") == "allow" { "run without asking" } else { "are refused" };
+        let (until, id) = (time(grant, "expires_at", TimeDelta::zero()), text(grant, "id"));
+        lines.push(format!("later calls of this tool by the same key {outcome} until {until}; mcpproxy grants revoke {id} ends that"));
+    }
+    let words = reason::quotation(&text(request, "comment"));
+    let refusal = match ConsentState::parse(&state) {
+        Some(ConsentState::Denied) => {
+            let id = Uuid::try_parse(&text(request, "id")).unwrap_or_default();
+            Some(reason::denial(id, Some(&text(request, "decided_by"))))
+        }
+        Some(ConsentState::Cancelled) => {
+            Some(reason::turn_ended("The user", Some(&time(request, "decided_at", FENCE))))
+        }
+        _ => None,
+    };
+    lines.extend(refusal.map(|refusal| format!("the agent sees: {}", refusal.quoting(words).message)));
+    let lines: Vec<String> = lines.iter().map(|line| output::one_line(line)).collect();
+    lines.join("\n")
+}
+
+/// Formats a request for people, with what its state means.
+fn told(raw: &str) -> String {
+    let request: Value = serde_json::from_str(raw).unwrap_or_default();
+    let fields = show::fields(raw);
+    match meaning(&request).strip_prefix(": ") {
+        Some(meaning) => {
+            format!("{fields}\n{}\n", output::one_line(&format!("{}: {meaning}", text(&request, "state"))))
+        }
+        None => fields,
+    }
+}
+
+/// Returns what the state of a request means, after a colon; empty for a state that this release does not know.
+fn meaning(request: &Value) -> String {
+    let state = ConsentState::parse(&text(request, "state"));
+    let until = time(request, "expires_at", TimeDelta::zero());
+    state.map_or_else(String::new, |state| format!(": {}", state.meaning(&until)))
+}
+
+/// Returns a time of an item, in whole seconds, later by `more`.
+fn time(item: &Value, name: &str, more: TimeDelta) -> String {
+    let given = text(item, name);
+    let at = DateTime::parse_from_rfc3339(&given).ok().and_then(|at| at.checked_add_signed(more));
+    at.map_or(given, |at| at.to_utc().to_rfc3339_opts(SecondsFormat::Secs, true))
 }
 
 /// Shows events until interrupted. Each connection begins with what is pending.
@@ -234,7 +301,7 @@ async fn watch(client: &ApiClient, limit: Option<u64>, output: Output) -> Result
     while left > 0 {
         match events.next().await {
             Some(event) if event.kind.as_deref() == Some("consent") => {
-                told(output, &event.data)?;
+                stepped(output, &event.data)?;
                 left -= 1;
             }
             Some(_) => {}
@@ -244,7 +311,7 @@ async fn watch(client: &ApiClient, limit: Option<u64>, output: Output) -> Result
     Ok(())
 }
 
-fn told(output: Output, data: &str) -> Result<(), Failure> {
+fn stepped(output: Output, data: &str) -> Result<(), Failure> {
     match output.format {
         Format::Json => output::line(data),
         Format::Yaml => {
@@ -277,5 +344,51 @@ impl GrantsCommand {
                 Ok(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(state: &str) -> Value {
+        json!({"id": "01a20e5e-1860-7fb5-a897-1b6290b015bb", "server": "ops", "tool": "deploy", "state": state,
+            "expires_at": "2026-11-24T16:52:57.250Z", "decided_at": "2026-11-24T16:22:59.900Z", "decided_by": "eva",
+            "comment": "not \"now\", token=ghp_0123456789abcdefghijABCDEFGHIJ012345"})
+    }
+
+    #[test]
+    fn a_decision_says_what_comes_of_it() {
+        let allowed = decided(&request("granted"), None);
+        let says =
+            "ops:deploy is granted: the same call runs once, if the agent repeats it by 2026-11-24T16:52:57Z";
+        assert_eq!(allowed, says);
+        let grant = json!({"id": "g1", "effect": "allow", "expires_at": "2026-11-25T00:22:57Z"});
+        let always = decided(&request("granted"), Some(&grant));
+        let later = "later calls of this tool by the same key run without asking until 2026-11-25T00:22:57Z; mcpproxy grants \
+                     revoke g1 ends that";
+        assert_eq!(always.lines().nth(1), Some(later));
+        let denied = decided(&request("denied"), None);
+        let says = "ops:deploy is denied: the same call is refused until 2026-11-24T16:52:57Z, and asks again after that\n\
+                    the agent sees: Refused by eva (01a20e5e-1860-7fb5-a897-1b6290b015bb). Do not repeat this call. The \
+                    approver says: \"not 'now', token=";
+        assert!(denied.starts_with(says) && !denied.contains("ghp_"), "{denied}");
+        let ended = decided(&request("cancelled"), None);
+        let says = "\nthe agent sees: The user stopped this turn; no further calls until the next instruction. Calls that need \
+                    permission are refused until 2026-11-24T16:23:29Z. The approver says: ";
+        assert!(ended.contains(says), "{ended}");
+    }
+
+    #[test]
+    fn every_state_is_explained_below_the_request() {
+        for state in ConsentState::ALL {
+            let shown = told(&request(state.as_str()).to_string());
+            let last = shown.trim_end().lines().last().unwrap();
+            assert!(last.starts_with(&format!("{}: ", state.as_str())) && last.len() > 30, "{shown}");
+        }
+        let unknown = request("postponed").to_string();
+        assert_eq!(told(&unknown), show::fields(&unknown));
     }
 }

@@ -117,31 +117,48 @@ fn consent(me: &Value) -> Vec<Found> {
     let number =
         |name: &str| me.get("consent").and_then(|consent| consent.get(name)?.as_u64()).unwrap_or_default();
     let is_own = text(me, "role") == "agent";
-    let calls = |keys: u64| match keys {
+    // keys by id and owner, as far as they are named
+    let named = |list: &str, keys: u64| {
+        let named = me.get("consent").and_then(|consent| consent.get(list)?.as_array());
+        let mut names: Vec<String> = named
+            .into_iter()
+            .flatten()
+            .map(|key| format!("{} of {}", text(key, "key_id"), text(key, "owner")))
+            .collect();
+        if names.is_empty() {
+            return String::new();
+        }
+        let more = keys.saturating_sub(names.len() as u64);
+        if more > 0 {
+            names.push(format!("and {more} more"));
+        }
+        format!(" ({})", names.join(", "))
+    };
+    let calls = |keys: u64, list: &str| match keys {
         _ if is_own => "calls of this key".to_owned(),
-        1 => "calls of 1 key".to_owned(),
-        _ => format!("calls of {keys} keys"),
+        1 => format!("calls of 1 key{}", named(list, keys)),
+        _ => format!("calls of {keys} keys{}", named(list, keys)),
     };
     let mut found = Vec::new();
     let (asking, unanswered, unapproved) =
         (number("asking_keys"), number("unanswered_keys"), number("unapproved_keys"));
     if unanswered > 0 {
-        found.push(Found::Odd(format!(
-            "consent  {} may ask a person, and no other key may answer; an admin adds one: {ADD}",
-            calls(unanswered)
+        found.push(Found::Good(format!(
+            "consent  {} may ask a person, and only the bootstrap key may answer; an admin adds another: {ADD}",
+            calls(unanswered, "unanswered")
         )));
     }
     if unapproved > 0 {
         found.push(Found::Odd(format!(
             "consent  {} may need the approval of another person, and there is none; an admin whose own calls do not ask \
              adds a key for somebody else: {ADD}",
-            calls(unapproved)
+            calls(unapproved, "unapproved")
         )));
     }
     if asking > 0 && found.is_empty() {
         found.push(Found::Good(format!(
             "consent  {} may ask a person, and somebody may answer",
-            calls(asking)
+            calls(asking, "")
         )));
     }
     match number("pending") {
@@ -410,18 +427,24 @@ mod tests {
         let waits =
             "ok consent  1 permission request waits for a person: mcpproxy consent list --state pending";
         assert_eq!(of("approver", [1, 0, 0, 0]), waits);
-        let none = "consent  calls of this key may ask a person, and no other key may answer; an admin adds one: \
-                    mcpproxy key add --role approver --owner NAME";
+        let none = "ok consent  calls of this key may ask a person, and only the bootstrap key may answer; an admin adds \
+                    another: mcpproxy key add --role approver --owner NAME";
         assert_eq!(of("agent", [0, 1, 1, 0]), none);
         let both = of("auditor", [3, 4, 1, 2]);
         assert_eq!(both.lines().count(), 3, "{both}");
         for want in [
-            "consent  calls of 1 key may ask a person, and no other key may answer",
+            "ok consent  calls of 1 key may ask a person, and only the bootstrap key may answer",
             "consent  calls of 2 keys may need the approval of another person, and there is none",
             "ok consent  3 permission requests wait",
         ] {
             assert!(both.contains(want), "{both}");
         }
+        let keys: Vec<Value> = (1..=5).map(|n| json!({"key_id": format!("k{n}"), "owner": "ana"})).collect();
+        let figures = json!({"asking_keys": 9, "unapproved_keys": 7, "unapproved": keys});
+        let found = consent(&json!({"role": "admin", "consent": figures}));
+        let found = found.into_iter().map(said).collect::<Vec<_>>().join("\n");
+        let named = "consent  calls of 7 keys (k1 of ana, k2 of ana, k3 of ana, k4 of ana, k5 of ana, and 2 more) may need";
+        assert!(found.starts_with(named), "{found}");
         // a gateway that does not report it, and a key that sees no number
         assert!(consent(&json!({"role": "agent"})).is_empty());
         assert!(

@@ -2,10 +2,12 @@
 
 use std::io::Read;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::failure::Failure;
+use crate::domain::operation::Variant;
 
 /// Largest text read from a file or standard input, in bytes: the default limit of the gateway's requests.
 const INPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -71,6 +73,32 @@ pub(super) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
     }
 }
 
+/// Asks the person at the terminal for confirmation, unless `yes` is set. Without a terminal nobody is asked: scripts go on.
+///
+/// # Errors
+/// The answer is not `yes`.
+pub(super) fn confirm_if_somebody_is_here(yes: bool, what: &str) -> Result<(), Failure> {
+    use std::io::IsTerminal;
+    confirm(yes || !std::io::stdin().is_terminal(), what)
+}
+
+/// Variants, with all spellings of each; the first one is shown in help.
+const VARIANTS: [(Variant, [&str; 3]); 3] = [
+    (Variant::Read, ["read", "tool-read", "call_tool_read"]),
+    (Variant::Write, ["write", "tool-write", "call_tool_write"]),
+    (Variant::Destructive, ["destructive", "tool-destructive", "call_tool_destructive"]),
+];
+
+/// Returns the parser of a variant, for every flag that takes one.
+pub(super) fn variant() -> impl TypedValueParser<Value = Variant> {
+    let value =
+        |(_, [word, aliases @ ..]): (Variant, [&'static str; 3])| PossibleValue::new(word).aliases(aliases);
+    PossibleValuesParser::new(VARIANTS.map(value)).try_map(|word| {
+        let named = VARIANTS.iter().find(|(_, spellings)| spellings.contains(&&*word));
+        named.map(|(variant, _)| *variant).ok_or("no variant")
+    })
+}
+
 /// Parses settings given as `NAME=VALUE`. A value that is JSON (a number, `true`, `null`, a list) is taken as JSON, any
 /// other as a text.
 ///
@@ -111,6 +139,25 @@ mod tests {
         for bad in [vec!["x"], vec!["a=1", "a=2"]] {
             let bad: Vec<String> = bad.into_iter().map(str::to_owned).collect();
             assert!(matches!(super::settings(&bad), Err(Failure::Usage(_))));
+        }
+    }
+
+    #[test]
+    fn a_variant_has_several_spellings() {
+        let command =
+            clap::Command::new("x").arg(clap::Arg::new("variant").long("variant").value_parser(variant()));
+        let parsed = |word: &str| {
+            let parsed = command.clone().try_get_matches_from(["x", "--variant", word]);
+            parsed.ok().and_then(|parsed| parsed.get_one::<Variant>("variant").copied())
+        };
+        for known in Variant::ALL {
+            let operation = known.operation().as_str();
+            for word in [operation, known.as_str(), &format!("tool-{operation}")] {
+                assert_eq!(parsed(word), Some(known), "{word}");
+            }
+        }
+        for wrong in ["", "tool", "call_read", "tool-tool-read", "READ"] {
+            assert_eq!(parsed(wrong), None, "{wrong}");
         }
     }
 

@@ -40,6 +40,9 @@ enum Command {
     Revoke {
         /// ID of the key
         id: String,
+        /// Revoke without asking at a terminal
+        #[arg(long)]
+        yes: bool,
     },
     /// Show or change the settings of a key or of the tenant
     Settings(Settings),
@@ -105,8 +108,9 @@ impl KeyCommand {
                 let answer = client.get(&["keys", &id], &ApiQuery::default()).await?;
                 output.thing(&answer.text, show::fields)
             }
-            Command::Revoke { id } => {
+            Command::Revoke { id, yes } => {
                 check_id(&id)?;
+                input::confirm_if_somebody_is_here(yes, &format!("revoke the key {id} for good"))?;
                 client.act(Method::DELETE, &["keys", &id]).await?;
                 output::note(&format!("key {id} is revoked"));
                 Ok(())

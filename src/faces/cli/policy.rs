@@ -61,8 +61,8 @@ struct Explain {
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
     /// Variant of the call [default: the one that the tool recommends]
-    #[arg(long, value_parser = Variant::WORDS)]
-    variant: Option<String>,
+    #[arg(long, value_parser = input::variant())]
+    variant: Option<Variant>,
     /// ID of the key that would call
     #[arg(long, value_name = "ID")]
     key: Option<String>,
@@ -231,9 +231,8 @@ impl Explain {
             let args = input::object("--args", &args)?;
             body.insert("args".to_owned(), serde_json::from_str(args.get()).unwrap_or_default());
         }
-        for (name, value) in
-            [("tool_variant", self.variant), ("key_id", self.key), ("endpoint", self.endpoint)]
-        {
+        let variant = self.variant.map(|variant| variant.as_str().to_owned());
+        for (name, value) in [("tool_variant", variant), ("key_id", self.key), ("endpoint", self.endpoint)] {
             if let Some(value) = value {
                 body.insert(name.to_owned(), value.into());
             }

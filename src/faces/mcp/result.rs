@@ -192,6 +192,9 @@ fn refusal(era: ClientEra, refused: &Refused) -> String {
     if let (Some(id), Some(members)) = (refusal.consent_id, structured.as_object_mut()) {
         members.insert("consent_id".to_owned(), id.to_string().into());
     }
+    if let (Some(words), Some(members)) = (&refusal.approver_says, structured.as_object_mut()) {
+        members.insert("approver_says".to_owned(), words.as_str().into());
+    }
     if *is_structured {
         return error_result(era, &refusal.message, &structured.to_string());
     }

@@ -26,6 +26,8 @@ mod tests {
     use super::DOCUMENT;
     use crate::domain::activity::{RecordKind, Source, Status};
     use crate::domain::consent::{ConsentDecision, ConsentState, MayNotDecide};
+    use crate::domain::person::OnePerson;
+    use crate::domain::policy::Assurance;
     use crate::domain::refusal::Code;
     use crate::domain::risk::RiskLevel;
     use crate::faces::rest::ROUTES;
@@ -101,7 +103,10 @@ mod tests {
         let failures = [
             GatewayError::Forbidden(unit()),
             GatewayError::MayNotDecide(MayNotDecide::NotApprover),
-            GatewayError::MayNotDecide(MayNotDecide::SelfApproval),
+            GatewayError::MayNotDecide(MayNotDecide::SelfApproval {
+                same: OnePerson::SameKey,
+                needed: Assurance::Client,
+            }),
             GatewayError::NotFound(""),
             GatewayError::Invalid { field: None, message: unit() },
             GatewayError::Conflict(unit()),

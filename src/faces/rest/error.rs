@@ -139,6 +139,8 @@ struct RefusedBody<'a> {
     recommended: Option<Variant>,
     #[serde(skip_serializing_if = "Option::is_none")]
     consent_id: Option<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approver_says: Option<&'a str>,
     request_id: Option<&'a str>,
 }
 
@@ -154,6 +156,7 @@ pub(super) fn refused(refused: &Refused, request_id: Option<&str>) -> Result<Res
         expected: refusal.expected,
         recommended: refusal.recommended,
         consent_id: refusal.consent_id,
+        approver_says: refusal.approver_says.as_deref(),
         request_id,
     };
     Ok(with_retry_after(write(status_of_class(refusal.code.class()), body)?, refusal))

@@ -13,7 +13,7 @@ use crate::gateway::{Act, Acting, GatewayError, ReadAttempt, ReadUnderWay, Refus
 /// Commits the record of an act before it is run. The activity log masks secrets and cuts long texts.
 pub(super) async fn begin(exchange: &Exchange, what: &str) -> Result<Acting, GatewayError> {
     let (server, body) = described(exchange).await;
-    let act = Act { what, server: server.as_deref(), body: Some(&body), consent_id: consent_of(exchange) };
+    let act = Act { what, server: server.as_deref(), body: Some(&body), consent_id: consent_id(exchange) };
     exchange.gateway().log.begin_act(&exchange.attempt, &act).await
 }
 
@@ -31,21 +31,30 @@ pub(super) async fn refused_act(
         return Ok(());
     }
     let (server, body) = described(exchange).await;
-    let act = Act { what, server: server.as_deref(), body: Some(&body), consent_id: consent_of(exchange) };
+    let act = Act { what, server: server.as_deref(), body: Some(&body), consent_id: consent_id(exchange) };
     log.record_refused_act(&exchange.attempt, &act, error).await
 }
 
-/// Returns the permission request that an act is about.
-fn consent_of(exchange: &Exchange) -> Option<Uuid> {
+/// Returns the id of the permission request that an act is about.
+fn consent_id(exchange: &Exchange) -> Option<Uuid> {
     let is_request = exchange.path.starts_with("/consent/") && !exchange.path.starts_with("/consent/grants");
     is_request.then(|| Uuid::try_parse(exchange.segment("id")).ok()).flatten()
 }
 
-/// Returns the server that an act is about, and its path and body as JSON.
+/// Returns the server that an act is about, and its path and body as JSON. An act about a permission request has the
+/// request's server and tool, if the caller may see the request.
 async fn described(exchange: &Exchange) -> (Option<String>, String) {
     let sent = exchange.raw_body();
-    let server = server_of(&exchange.path, exchange.segment("name"), sent);
-    (server, exchange.parse(|| text(&exchange.path, sent)).await)
+    let request = match consent_id(exchange) {
+        Some(id) => exchange.gateway().consent.get(exchange.caller(), id).await.ok(),
+        None => None,
+    };
+    let tool = request.as_ref().map(|request| request.row.tool.as_str());
+    let server = match &request {
+        Some(request) => Some(request.row.server.clone()),
+        None => server_of(&exchange.path, exchange.segment("name"), sent),
+    };
+    (server, exchange.parse(|| text(&exchange.path, tool, sent)).await)
 }
 
 /// Begins the record of a sensitive read, and reserves its slot.
@@ -99,10 +108,14 @@ fn server_of(path: &str, segment: &str, body: Option<&str>) -> Option<String> {
     is_name(&name).then_some(name)
 }
 
-/// Returns `{"path", "body"?}`; the path names the object of the act. A body that is not JSON is left out.
-fn text(path: &str, body: Option<&str>) -> String {
+/// Returns `{"path", "tool"?, "body"?}`; the path names the object of the act. A body that is not JSON is left out.
+fn text(path: &str, tool: Option<&str>, body: Option<&str>) -> String {
     let mut out = String::from(r#"{"path":"#);
     json::escape_into(&mut out, path);
+    if let Some(tool) = tool {
+        out.push_str(r#","tool":"#);
+        json::escape_into(&mut out, tool);
+    }
     if let Some(body) = body.filter(|body| json::check(body).is_ok()) {
         out.push_str(r#","body":"#);
         match path.starts_with("/servers") {
@@ -147,13 +160,19 @@ mod tests {
 
     #[test]
     fn the_text_is_always_json() {
-        for (path, body, expected) in [
-            ("/keys", Some(r#"{ "role":"agent" }"#), r#"{"path":"/keys","body":{ "role":"agent" }}"#),
-            ("/keys", Some("{"), r#"{"path":"/keys"}"#),
-            ("/keys", Some(""), r#"{"path":"/keys"}"#),
-            (r#"/keys/""#, None, r#"{"path":"/keys/\""}"#),
+        for (path, tool, body, expected) in [
+            ("/keys", None, Some(r#"{ "role":"agent" }"#), r#"{"path":"/keys","body":{ "role":"agent" }}"#),
+            ("/keys", None, Some("{"), r#"{"path":"/keys"}"#),
+            ("/keys", None, Some(""), r#"{"path":"/keys"}"#),
+            (r#"/keys/""#, None, None, r#"{"path":"/keys/\""}"#),
+            (
+                "/consent/1/decision",
+                Some("a\"b"),
+                Some("{}"),
+                r#"{"path":"/consent/1/decision","tool":"a\"b","body":{}}"#,
+            ),
         ] {
-            assert_eq!(text(path, body), expected);
+            assert_eq!(text(path, tool, body), expected);
         }
     }
 
@@ -183,7 +202,7 @@ mod tests {
             (r#""s3cret""#, r#""[redacted]""#),
         ] {
             for path in ["/servers", "/servers/gh", "/servers/gh/enable"] {
-                assert_eq!(text(path, Some(body)), format!(r#"{{"path":"{path}","body":{expected}}}"#));
+                assert_eq!(text(path, None, Some(body)), format!(r#"{{"path":"{path}","body":{expected}}}"#));
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::domain::policy::PolicyMode;
 use crate::domain::reason::Language;
 use crate::domain::settings::ToolNames;
 use crate::domain::tenant::{Action, Role};
-use crate::gateway::{AskingKeys, Caller, Gateway, Readiness};
+use crate::gateway::{AskingKeys, Caller, Gateway, NamedKeys, Readiness};
 
 #[derive(Serialize)]
 struct Status<'a> {
@@ -47,10 +47,25 @@ struct ConsentStatus {
     pending: Option<i64>,
     /// Number of keys whose calls may ask a person.
     asking_keys: usize,
-    /// Number of these keys for which no other key may decide.
+    /// Number of these keys for which the bootstrap key alone may decide.
     unanswered_keys: usize,
     /// Number of these keys that may need another person, where only keys of the same person may decide.
     unapproved_keys: usize,
+    /// The first few keys for which the bootstrap key alone may decide.
+    unanswered: Vec<ShownKey>,
+    /// The first few keys that may need another person.
+    unapproved: Vec<ShownKey>,
+}
+
+/// Key whose calls may ask.
+#[derive(Serialize)]
+struct ShownKey {
+    key_id: KeyId,
+    owner: String,
+}
+
+fn named(keys: NamedKeys) -> Vec<ShownKey> {
+    keys.first.into_iter().map(|(key_id, owner)| ShownKey { key_id, owner }).collect()
 }
 
 impl ConsentStatus {
@@ -59,8 +74,10 @@ impl ConsentStatus {
         Some(ConsentStatus {
             pending: gateway.consent.count_pending(caller),
             asking_keys: asking,
-            unanswered_keys: unanswered,
-            unapproved_keys: unapproved,
+            unanswered_keys: unanswered.count,
+            unapproved_keys: unapproved.count,
+            unanswered: named(unanswered),
+            unapproved: named(unapproved),
         })
     }
 }

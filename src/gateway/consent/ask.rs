@@ -110,7 +110,7 @@ impl Consent {
             AskOutcome::Denied(row) => refusals::of_row(ConsentTold::Denied, name, &row),
             AskOutcome::TimedOut(row) => refusals::of_row(ConsentTold::TimedOut, name, &row),
             AskOutcome::Lapsed(row) => refusals::of_row(ConsentTold::Changed, name, &row),
-            AskOutcome::Fenced => refusals::turn_cancelled(),
+            AskOutcome::Fenced(fence) => refusals::turn_cancelled(Some(&fence)),
             AskOutcome::CoolingDown { denials, until } => refusals::cooling_down(name, denials, until),
             AskOutcome::Throttled { pending, retry_s } => refusals::throttled(pending, retry_s),
         };

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use uuid::Uuid;
 
-use super::{Consent, ConsentView, new_id};
+use super::{Consent, ConsentView, new_id, refusals};
 use crate::domain::consent::{self, COMMENT_CHARS_MAX, ConsentDecision, ConsentState, DecidedVia};
 use crate::domain::id::{IdentityId, KeyId};
 use crate::domain::person::Person;
@@ -159,14 +159,25 @@ fn requester(row: &ConsentRow) -> Person {
     }
 }
 
-/// Returns the conflict of a decision that came too late, with the winner.
+/// Returns the conflict of a decision that came too late: the winner, and what became of the request.
 fn taken(row: &ConsentRow) -> GatewayError {
     let state = row.state.as_str().replace('_', " ");
-    let text = match (&row.decided_owner, &row.decided_via) {
-        (Some(owner), Some(via)) => {
-            format!("this request is {state} already: {owner} was first, over {via}; it stays as it is")
+    let winner = match (&row.decided_owner, &row.decided_via, row.decided_at) {
+        (Some(owner), Some(via), Some(at)) => {
+            format!(": {owner} was first, over {via}, at {}", refusals::time(at))
         }
-        _ => format!("this request is {state} already; it stays as it is"),
+        _ => String::new(),
     };
-    GatewayError::Conflict(text)
+    let known = row.state.known();
+    let meaning = known
+        .map_or_else(String::new, |state| format!(": {}", state.meaning(&refusals::time(row.expires_at))));
+    let stop = match known {
+        Some(ConsentState::Granted) => {
+            ". A rule that denies the call, or revoking the key that asked, still stops it"
+        }
+        _ => "",
+    };
+    GatewayError::Conflict(format!(
+        "this request is {state} already{winner}; it stays as it is{meaning}{stop}"
+    ))
 }

@@ -4,9 +4,9 @@ use uuid::Uuid;
 
 use super::Consent;
 use crate::domain::consent::ConsentDecision;
-use crate::domain::id::KeyId;
+use crate::domain::id::{KeyId, TenantId};
 use crate::domain::policy::Assurance;
-use crate::domain::reason::{CallAction, Language};
+use crate::domain::reason::{self, CallAction, Language};
 use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
 use crate::gateway::error::GatewayError;
@@ -94,6 +94,13 @@ impl Consent {
             return Err(not_found(StoreError::NotFound));
         }
         Ok(view)
+    }
+
+    /// Returns the words of the person who decided on a request, fit for a quotation; `None` without any, and if they cannot be
+    /// read now.
+    pub(in crate::gateway) async fn words_about(&self, tenant: TenantId, id: Uuid) -> Option<String> {
+        let row = self.store.get_consent(tenant, id).await.ok()?;
+        row.comment.as_deref().and_then(reason::quotation)
     }
 
     /// Returns how many requests of the caller's tenant wait for a person, as counted a few seconds ago; `None` before the

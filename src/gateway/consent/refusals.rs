@@ -2,9 +2,10 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
+use crate::domain::reason;
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::tenants::Caller;
-use crate::store::ConsentRow;
+use crate::store::{ConsentRow, HeldFence};
 
 /// News of a request that a caller is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +47,7 @@ pub(super) fn of_row(told: ConsentTold, tool: &str, row: &ConsentRow) -> Refusal
             ),
         ),
         ConsentTold::Denied => {
-            let who = row.decided_owner.as_deref().unwrap_or("a person");
-            (Code::ConsentDenied, format!("Refused by {who} ({id}). Do not repeat this call"))
+            return reason::denial(id, row.decided_owner.as_deref()).quoting(words(row.comment.as_deref()));
         }
         ConsentTold::TimedOut => (
             Code::ConsentTimedOut,
@@ -77,12 +77,16 @@ pub(super) fn malformed() -> Refusal {
     Refusal::new(Code::ConsentMalformed, message)
 }
 
-/// Returns the refusal of a call in a turn that a person ended.
-pub(in crate::gateway) fn turn_cancelled() -> Refusal {
-    Refusal::new(
-        Code::TurnCancelled,
-        "The user stopped this turn; no further calls until the next instruction",
-    )
+/// Returns a comment as the caller may read it.
+fn words(comment: Option<&str>) -> Option<String> {
+    comment.and_then(reason::quotation)
+}
+
+/// Returns the refusal of a call in a turn that a person ended; `fence` is `None` where the end is not known.
+pub(in crate::gateway) fn turn_cancelled(fence: Option<&HeldFence>) -> Refusal {
+    let until = fence.map(|fence| time(fence.ends_at));
+    let comment = fence.and_then(|fence| fence.comment.as_deref());
+    reason::turn_ended("The user", until.as_deref()).quoting(words(comment))
 }
 
 /// Returns the refusal of a call of a tool that was refused several times.

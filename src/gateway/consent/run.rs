@@ -84,7 +84,9 @@ impl Consent {
         })?;
         match outcome {
             ConsumeOutcome::Consumed => Ok(UsedPermit { id: permit.id }),
-            ConsumeOutcome::Fenced => Err(refusals::turn_cancelled().about_consent(permit.id)),
+            ConsumeOutcome::Fenced(fence) => {
+                Err(refusals::turn_cancelled(fence.as_ref()).about_consent(permit.id))
+            }
             ConsumeOutcome::Gone(None) => Err(refusals::undeliverable(caller).about_consent(permit.id)),
             ConsumeOutcome::Gone(Some(row)) => {
                 let told = if row.pin == claim.pin { ConsentTold::Used } else { ConsentTold::Changed };
@@ -99,9 +101,9 @@ impl Consent {
     /// The refusal, also if that cannot be known.
     pub(in crate::gateway) async fn check_fence(&self, attempt: &Attempt) -> Result<(), Refusal> {
         let tenant = attempt.caller.tenant_id();
-        match self.store.is_fenced(tenant, &attempt.turn()).await {
-            Ok(false) => Ok(()),
-            Ok(true) => Err(refusals::turn_cancelled()),
+        match self.store.held_fence(tenant, &attempt.turn()).await {
+            Ok(None) => Ok(()),
+            Ok(Some(fence)) => Err(refusals::turn_cancelled(Some(&fence))),
             Err(error) => {
                 failed(tenant, &error);
                 Err(refusals::undeliverable(&attempt.caller))

@@ -17,7 +17,7 @@ mod tenancy;
 mod uses;
 
 pub use self::administer::QuotaView;
-pub use self::answers::AskingKeys;
+pub use self::answers::{AskingKeys, NamedKeys};
 pub use self::authenticate::AuthError;
 pub use self::keys::{KeyCreated, KeyRequest};
 pub use self::listening::{Heard, Listening, Topic};

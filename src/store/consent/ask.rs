@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
-use super::fence::{self, CallTurn, lock_key};
+use super::fence::{self, CallTurn, HeldFence, lock_key};
 use super::read::request_columns;
 use super::steps::{self, StepAuthor, StepTaken};
 use super::{ConsentRow, principal, state_now};
@@ -94,7 +94,7 @@ pub enum AskOutcome {
     /// The tool has changed since a person allowed the call.
     Lapsed(Box<ConsentRow>),
     /// A person ended the turn.
-    Fenced,
+    Fenced(HeldFence),
     /// The tool was refused several times.
     CoolingDown {
         /// Number of refusals that count.
@@ -138,12 +138,12 @@ impl Store {
         limits: AskLimits,
     ) -> Result<ConsentAsked, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        let is_fenced = fence::holds(&mut tx, tenant, &new.turn).await?;
+        let fence = fence::held(&mut tx, tenant, &new.turn).await?;
         let mut asking =
             Asking { tx: &mut tx, tenant, new, steps: Vec::new(), ended: Vec::new(), is_changed: false };
-        let outcome = match is_fenced {
-            true => AskOutcome::Fenced,
-            false => match asking.earlier().await? {
+        let outcome = match fence {
+            Some(fence) => AskOutcome::Fenced(fence),
+            None => match asking.earlier().await? {
                 Some(outcome) => outcome,
                 None => match asking.refused(limits).await? {
                     Some(outcome) => outcome,

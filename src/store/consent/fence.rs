@@ -1,6 +1,7 @@
 //! Fences: the turns of callers that a person has ended.
 
 use chrono::{DateTime, Utc};
+use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::decision::NewDecision;
@@ -24,17 +25,25 @@ pub struct CallTurn {
     pub session_began: Option<DateTime<Utc>>,
 }
 
-/// SQL for whether a fence holds for a call of `$2` with session `$3`, which began at `$4`. A session that is not known
+/// Fence that holds for a call.
+#[derive(Clone, Debug, FromRow)]
+pub struct HeldFence {
+    /// End of the fence.
+    pub ends_at: DateTime<Utc>,
+    /// Comment of the person who ended the turn.
+    pub comment: Option<String>,
+}
+
+/// SQL for whether fence `f` holds for a call of `$2` with session `$3`, which began at `$4`. A session that is not known
 /// to have begun before the fence is fenced: nothing that a client sends lifts it.
-macro_rules! fenced {
+macro_rules! holds {
     () => {
-        "exists (select from consent_fences f
-             where f.tenant_id = $1 and f.principal = $2 and f.ends_at > now()
-               and (f.session_id is null or $3::text is null or f.session_id = $3
-                    or $4::timestamptz is null or $4 >= f.begins_at))"
+        "f.tenant_id = $1 and f.principal = $2 and f.ends_at > now()
+         and (f.session_id is null or $3::text is null or f.session_id = $3
+              or $4::timestamptz is null or $4 >= f.begins_at)"
     };
 }
-pub(super) use fenced;
+pub(super) use holds;
 
 impl CallTurn {
     /// Returns whether this turn is one that a person has ended, as fences have it.
@@ -48,27 +57,41 @@ impl CallTurn {
 }
 
 impl Store {
-    /// Returns whether a person has ended the turn of a call.
+    /// Returns the fence of a call whose turn a person has ended.
     ///
     /// # Errors
     /// The database is out of reach or fails.
-    pub async fn is_fenced(&self, tenant: TenantId, turn: &CallTurn) -> Result<bool, StoreError> {
+    pub async fn held_fence(
+        &self,
+        tenant: TenantId,
+        turn: &CallTurn,
+    ) -> Result<Option<HeldFence>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        let is_fenced = holds(&mut tx, tenant, turn).await?;
+        let fence = held(&mut tx, tenant, turn).await?;
         tx.commit().await?;
-        Ok(is_fenced)
+        Ok(fence)
     }
 }
 
-/// Returns whether a fence holds for a call, within a transaction.
-pub(super) async fn holds(tx: &mut Unit, tenant: TenantId, turn: &CallTurn) -> Result<bool, StoreError> {
-    Ok(sqlx::query_scalar(concat!("select ", fenced!()))
-        .bind(tenant.0)
-        .bind(principal(turn.key))
-        .bind(&turn.session)
-        .bind(turn.session_began)
-        .fetch_one(&mut **tx)
-        .await?)
+/// Returns the fence that holds longest for a call, within a transaction.
+pub(super) async fn held(
+    tx: &mut Unit,
+    tenant: TenantId,
+    turn: &CallTurn,
+) -> Result<Option<HeldFence>, StoreError> {
+    Ok(sqlx::query_as(concat!(
+        "select f.ends_at, r.comment
+         from consent_fences f left join consent_requests r on r.tenant_id = f.tenant_id and r.id = f.id
+         where ",
+        holds!(),
+        " order by f.ends_at desc limit 1"
+    ))
+    .bind(tenant.0)
+    .bind(principal(turn.key))
+    .bind(&turn.session)
+    .bind(turn.session_began)
+    .fetch_optional(&mut **tx)
+    .await?)
 }
 
 /// Lets changes of one key's requests, of which each touches several rows, wait for each other.

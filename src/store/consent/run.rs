@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::fence::{self, CallTurn, fenced};
+use super::fence::{self, CallTurn, HeldFence, holds};
 use super::steps::{self, Moved, StepAuthor, StepTaken};
 use super::{ConsentRow, principal, read};
 use crate::domain::consent::{ConsentState, DIGEST_BYTES};
@@ -36,8 +36,8 @@ pub struct ConsentClaim {
 pub enum ConsumeOutcome {
     /// The permission was this call's, and is used up.
     Consumed,
-    /// A person ended the turn.
-    Fenced,
+    /// A person ended the turn; `None` if the fence is over by now.
+    Fenced(Option<HeldFence>),
     /// The permission is not there any more, or is not for this call.
     Gone(Option<Box<ConsentRow>>),
 }
@@ -61,9 +61,10 @@ impl Store {
                and ($10 = 'client' or assurance = 'approver')
                and case when $9::uuid is not null
                         then state = 'consumed' and kept_until > now() and kept_after = $9
-                        else state = 'granted' and expires_at > now() end and not ",
-            fenced!(),
-            " returning id, server, tool"
+                        else state = 'granted' and expires_at > now() end
+               and not exists (select from consent_fences f where ",
+            holds!(),
+            ") returning id, server, tool"
         ))
         .bind(tenant.0)
         .bind(principal(claim.turn.key))
@@ -89,12 +90,12 @@ impl Store {
             tx.commit_change().await?;
             return Ok(ConsumeOutcome::Consumed);
         }
-        let is_fenced = fence::holds(&mut tx, tenant, &claim.turn).await?;
+        let fence = fence::held(&mut tx, tenant, &claim.turn).await?;
         let row = read::find(&mut tx, tenant, claim.id).await?;
         tx.commit().await?;
         let is_cancelled = row.as_ref().is_some_and(|row| row.state == ConsentState::Cancelled);
-        Ok(match is_fenced || is_cancelled {
-            true => ConsumeOutcome::Fenced,
+        Ok(match fence.is_some() || is_cancelled {
+            true => ConsumeOutcome::Fenced(fence),
             false => ConsumeOutcome::Gone(row.map(Box::new)),
         })
     }

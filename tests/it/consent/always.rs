@@ -65,9 +65,11 @@ async fn a_remembered_refusal_asks_nobody() {
     let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
     let (agent, approver) = (tenant.agent().await, tenant.approver().await);
     let id = asked(&agent, &json!({"n": 1})).await;
-    decide(&approver, &id, "reject_always").await.expect(200);
+    let body = json!({"decision": "reject_always", "comment": "not this tool"});
+    approver.post(&format!("/api/v1/consent/{id}/decision"), &body).await.expect(200);
     let refused = write(&agent, &json!({"n": 2})).await.refused("policy_denied");
-    assert_eq!(refused["message"], "Tool 'zoo:writer' is not allowed here: a person refused it for now");
+    let says = "Tool 'zoo:writer' is not allowed here: a person refused it for now. The approver says: \"not this tool\"";
+    assert_eq!((&refused["message"], &refused["consent_id"]), (&json!(says), &json!(id)));
 }
 
 #[tokio::test]

@@ -49,6 +49,9 @@ async fn an_allowed_call_runs_exactly_once() {
     steps.sort_by_key(|step| step.to_string());
     let expected = ["consent.asked", "consent.consumed", "consent.decide", "consent.succeeded"];
     assert_eq!(steps, expected.map(Value::from).iter().collect::<Vec<_>>());
+    let listed = cli(&tenant.admin().await, &["activity", "list", "--type", "consent"]).await.ok().out;
+    let decided = listed.lines().find(|line| line.contains("consent.decide")).unwrap();
+    assert!(decided.contains("  zoo ") && decided.contains("consent.decide (writer)"), "{listed}");
 }
 
 #[tokio::test]
@@ -83,12 +86,15 @@ async fn a_refused_call_is_refused_at_every_door() {
         .await
         .expect(200);
     assert_eq!((&decided["comment"], &decided["decided_by"]), (&json!("not on a Friday"), &json!("eva")));
-    let says = format!("Refused by eva ({id}). Do not repeat this call");
-    assert_eq!(write(&agent, &json!({})).await.refused("consent_denied")["message"], says);
+    let says =
+        format!("Refused by eva ({id}). Do not repeat this call. The approver says: \"not on a Friday\"");
+    let refused = write(&agent, &json!({})).await.refused("consent_denied");
+    assert_eq!((&refused["message"], &refused["approver_says"]), (&json!(says), &json!("not on a Friday")));
     let body = json!({"tool_variant": "call_tool_write", "name": "zoo:writer"});
     let refused = agent.post("/api/v1/tools/call", &body).await;
     assert_eq!(refused.refused(403, "consent_denied"), says);
-    assert_eq!(refused.json()["error"]["consent_id"], id);
+    let error = &refused.json()["error"];
+    assert_eq!((&error["consent_id"], &error["approver_says"]), (&json!(id), &json!("not on a Friday")));
     cli(&agent, &["call", "tool-write", "zoo:writer"]).await.failed(3, &says);
     cli(&agent, &["call", "tool-read", "zoo:reader"]).await.failed(4, "Waiting for approval");
     assert_eq!(upstream.counts().calls, 0);
@@ -144,6 +150,9 @@ async fn secrets_stand_in_no_row() {
         .fetch_all(&mut connection)
         .await
         .unwrap();
+    let refused = write(&agent, &args).await.refused("consent_denied");
+    let says = refused["approver_says"].as_str().unwrap();
+    assert!(says.starts_with("has ") && !refused.to_string().contains("ghp_"), "{refused}");
     assert!(rows.len() == 1 && rows[0].contains("plain words"), "{rows:?}");
     assert!(!rows[0].contains(secret) && !rows[0].contains("ghp_"), "{rows:?}");
 }

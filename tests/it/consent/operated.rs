@@ -137,7 +137,8 @@ async fn every_replica_counts_all_and_no_tenant_another() {
     }
     assert_eq!(status(&stranger.admin().await, 0).await["consent"]["asking_keys"], 0);
     let own = agent.get("/api/v1/status").await.expect(200);
-    let figures = json!({"pending": null, "asking_keys": 1, "unanswered_keys": 0, "unapproved_keys": 0});
+    let figures = json!({"pending": null, "asking_keys": 1, "unanswered_keys": 0, "unapproved_keys": 0,
+        "unanswered": [], "unapproved": []});
     assert_eq!(own["consent"], figures);
     assert_eq!(stage.platform().get("/api/v1/status").await.expect(200)["consent"], Value::Null);
     let shown = cli(&approver, &["status"]).await.ok().out;
@@ -160,18 +161,18 @@ async fn the_doctor_finds_asks_that_nobody_can_answer() {
     set(&tenant, json!([])).await;
     let add = "mcpproxy key add --role approver --owner NAME";
     let nobody = |of: &str| {
-        format!("LOOK  consent  {of} may ask a person, and no other key may answer; an admin adds one: {add}")
+        format!(
+            "LOOK  consent  {of} may need the approval of another person, and there is none; an admin whose own calls do not \
+             ask adds a key for somebody else: {add}"
+        )
     };
     assert_eq!(found(&agent).await, nobody("calls of this key"));
-    assert_eq!(found(&auditor).await, nobody("calls of 1 key"));
+    let key = format!("calls of 1 key ({} of ana)", agent.id);
+    assert_eq!(found(&auditor).await, nobody(&key));
     // the same person answers what a client might, but nothing that takes another one
     let same = tenant.key(&json!({"role": "approver", "owner": "Ana"})).await;
-    let says = format!(
-        "LOOK  consent  calls of this key may need the approval of another person, and there is none; an admin whose own \
-         calls do not ask adds a key for somebody else: {add}"
-    );
-    assert_eq!(found(&agent).await, says);
-    assert!(found(&same).await.starts_with("LOOK  consent  calls of 1 key may need"));
+    assert_eq!(found(&agent).await, nobody("calls of this key"));
+    assert_eq!(found(&same).await, nobody(&key));
     tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
     assert_eq!(
         found(&agent).await,
@@ -195,7 +196,12 @@ async fn only_keys_that_live_and_may_decide_can_answer() {
     let body = json!({"version": 0, "mode": "always_allow", "rules": rule});
     tenant.platform.ask(reqwest::Method::PUT, &path, Some(&body)).await.expect(200);
     let consent = async |api: &Api| api.get("/api/v1/status").await.expect(200)["consent"].clone();
-    let figures = |unanswered: u64| json!({"pending": null, "asking_keys": 1, "unanswered_keys": unanswered, "unapproved_keys": 0});
+    let owner = agent.get("/api/v1/status").await.expect(200)["owner"].clone();
+    let key = json!({"key_id": agent.id, "owner": owner});
+    let figures = |unanswered: usize| {
+        json!({"pending": null, "asking_keys": 1, "unanswered_keys": unanswered,
+        "unapproved_keys": 0, "unanswered": vec![&key; unanswered], "unapproved": []})
+    };
     tenant.operator().await;
     let expires_at = chrono::Utc::now() + chrono::TimeDelta::seconds(2);
     tenant.key(&json!({"role": "approver", "expires_at": expires_at})).await;
@@ -209,8 +215,26 @@ async fn only_keys_that_live_and_may_decide_can_answer() {
     assert_eq!(consent(&agent).await, figures(0));
     tenant.platform.delete(&format!("/api/v1/keys/{}", approver.id)).await.expect(204);
     assert_eq!(consent(&agent).await, figures(1));
+    // what needs no other person, the bootstrap key may answer
+    let says = format!(
+        "ok    consent  calls of 1 key ({} of {}) may ask a person, and only the bootstrap key may answer; an admin adds another: \
+         mcpproxy key add --role approver --owner NAME",
+        agent.id,
+        key["owner"].as_str().unwrap()
+    );
+    assert_eq!(found(&tenant.auditor().await).await, says);
     // an admin who asks is no answer to the own calls
     let admin = tenant.key(&json!({"role": "admin", "settings": {"policy_mode": "by_risk"}})).await;
     let all = consent(&admin).await;
-    assert_eq!((&all["asking_keys"], &all["unanswered_keys"]), (&json!(2), &json!(1)), "{all}");
+    let counts = ["asking_keys", "unanswered_keys", "unapproved_keys"].map(|name| &all[name]);
+    assert_eq!(counts, [&json!(2), &json!(0), &json!(1)], "{all}");
+    // to what an admin made, the bootstrap key is another person
+    let path = "/api/v1/keys";
+    let settings = json!({"policy_mode": "by_risk"});
+    let made = admin.post(path, &json!({"role": "operator", "settings": settings})).await.expect(201);
+    let far = stage.gateway.anonymous().with_key(made["key"].as_str().unwrap());
+    tenant.platform.delete(&format!("{path}/{}", admin.id)).await.expect(204);
+    let left = consent(&far).await;
+    let counts = ["asking_keys", "unanswered_keys", "unapproved_keys"].map(|name| &left[name]);
+    assert_eq!(counts, [&json!(2), &json!(2), &json!(0)], "{left}");
 }

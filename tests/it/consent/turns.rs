@@ -68,7 +68,7 @@ async fn calls_under_way_end_with_their_turn_on_every_replica() {
     };
     for outcome in [here, read, elsewhere] {
         let says = "The call was sent and may have run, but the user stopped this turn; no further calls until the \
-                    next instruction";
+                    next instruction. Calls that need permission are refused for 30 s";
         assert_eq!(outcome.refused("turn_cancelled")["message"], says);
     }
     let records = tenant.records("status=cancelled", 3).await;

@@ -12,8 +12,12 @@ async fn nobody_allows_their_own_call() {
     let same = tenant.key(&json!({"role": "approver", "owner": " ANA"})).await;
     let other = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
     let id = asked(&admin, &json!({})).await;
-    for own in [&admin, &same] {
-        decide(own, &id, "allow_once").await.refused(403, "self_approval");
+    for (own, fact) in [(&admin, "this is the key that asked"), (&same, "have the same owner")] {
+        let says = decide(own, &id, "allow_once").await.refused(403, "self_approval");
+        assert!(
+            says.contains(fact) && !says.contains(&id) && !says.to_lowercase().contains("ana,"),
+            "{says}"
+        );
     }
     // who asked is whoever it was then
     let path = format!("/api/v1/keys/{}", admin.id);
@@ -36,7 +40,8 @@ async fn keys_of_one_identity_are_one_person() {
     let same = tenant.key(&key("approver", "ana", ana)).await;
     let other = tenant.key(&key("approver", "eva", eva)).await;
     let id = asked(&agent, &json!({})).await;
-    decide(&same, &id, "allow_once").await.refused(403, "self_approval");
+    let says = decide(&same, &id, "allow_once").await.refused(403, "self_approval");
+    assert!(says.contains("have the same identity_id"), "{says}");
     // the request keeps the identity that it began with
     let path = format!("/api/v1/keys/{}", agent.id);
     let changed = tenant.platform.patch(&path, &json!({"identity_id": null})).await.expect(200);
@@ -54,13 +59,18 @@ async fn the_bootstrap_key_is_no_second_person_for_keys_that_it_made() {
     let agent = tenant.key(&json!({"role": "agent", "owner": "ana"})).await;
     let id = asked(&agent, &json!({})).await;
     let says = decide(&tenant.platform, &id, "allow_once").await.refused(403, "self_approval");
-    assert!(says.contains("mcpproxy key add --role approver --owner NAME"), "{says}");
+    assert!(
+        says.contains("your key made the key that asked")
+            && says.ends_with("key add --role approver --owner NAME"),
+        "{says}"
+    );
     // what it says to do helps: keys that one key made are persons of their own
     let eva = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
     decide(&eva, &id, "allow_once").await.expect(200);
     // nor do they approve its own calls, while it approves those of keys that others made
     let own = asked(&tenant.platform, &json!({"n": 2})).await;
-    decide(&eva, &own, "allow_once").await.refused(403, "self_approval");
+    let says = decide(&eva, &own, "allow_once").await.refused(403, "self_approval");
+    assert!(says.contains("the key that asked made yours"), "{says}");
     let admin = tenant.admin().await;
     let made = admin.post("/api/v1/keys", &json!({"role": "agent"})).await.expect(201);
     let far = stage.gateway.anonymous().with_key(made["key"].as_str().unwrap());
@@ -117,7 +127,12 @@ async fn the_first_decision_wins_and_the_loser_is_told() {
     let id = asked(&agent, &json!({})).await;
     decide(&eva, &id, "reject_once").await.expect(200);
     let says = decide(&max, &id, "allow_once").await.refused(409, "conflict");
-    assert_eq!(says, "this request is denied already: eva was first, over rest; it stays as it is");
+    let begins = "this request is denied already: eva was first, over rest, at ";
+    let middle = "; it stays as it is: the same call is refused until ";
+    assert!(
+        says.starts_with(begins) && says.contains(middle) && says.ends_with("asks again after that"),
+        "{says}"
+    );
     // of many at one moment exactly one wins
     let id = asked(&agent, &json!({"n": 2})).await;
     let decisions = ["allow_once", "reject_once"].into_iter().cycle().take(10);

@@ -9,6 +9,7 @@ use super::outcome::CallOutcome;
 use super::round::Asking;
 use super::{record, round};
 use crate::domain::activity::{Record, Status};
+use crate::domain::reason;
 use crate::domain::refusal::{Class, Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::gateway::calls::Calls;
@@ -99,12 +100,10 @@ pub(super) fn status_of(code: Code) -> Status {
 /// Returns the refusal for a call that its caller cancelled, or a person who ended the caller's turn.
 pub(super) fn withdrawn(code: Code, sent: &Sent) -> Refusal {
     match sent.is_dispatched() {
-        true if code == Code::TurnCancelled => Refusal::new(
-            Code::TurnCancelled,
-            "The call was sent and may have run, but the user stopped this turn; no further calls until the next \
-             instruction",
-        ),
-        false if code == Code::TurnCancelled => turn_cancelled(),
+        true if code == Code::TurnCancelled => {
+            reason::turn_ended("The call was sent and may have run, but the user", None)
+        }
+        false if code == Code::TurnCancelled => turn_cancelled(None),
         true => Refusal::after_dispatch(Code::Cancelled, "it was cancelled by its caller"),
         false => Refusal::new(Code::Cancelled, "The call was cancelled by its caller; nothing was run"),
     }

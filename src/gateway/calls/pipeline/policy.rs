@@ -135,7 +135,14 @@ impl Calls {
             record.consent_id = verdict.remembered;
         }
         if decision.ruling == Ruling::Denied {
-            return Err(denied(&call.tool.canonical, decision, caller));
+            let refusal = denied(&call.tool.canonical, decision, caller);
+            return Err(match verdict.remembered.filter(|_| decision.layer == PolicyLayer::Remembered) {
+                Some(id) => {
+                    let words = self.consent.words_about(caller.tenant_id(), id).await;
+                    refusal.about_consent(id).quoting(words)
+                }
+                None => refusal,
+            });
         }
         reachable(&call.tool.server)?;
         match (decision.ruling, opened.consent) {
