@@ -2,7 +2,7 @@
 //! they are too old. No write waits for this: a statement that cannot have its lock within [`LOCK_WAIT_MAX`] gives up,
 //! and is retried.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use chrono::{Days, NaiveDate};
@@ -75,6 +75,27 @@ impl Store {
         }
         session.close().await;
         Ok(missing.len())
+    }
+
+    /// Writes to the log. If it has no partition for a record's day (a clock far off, or upkeep that failed for days), those
+    /// of `days` are created, and `write` is repeated: it must be one transaction.
+    ///
+    /// # Errors
+    /// Those of `write` and of `days`, or as [`Store::upkeep_partitions`].
+    pub async fn with_partitions<T, F>(
+        &self,
+        days: impl Future<Output = Result<BTreeSet<NaiveDate>, StoreError>> + Send,
+        write: impl Fn() -> F + Send,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        match write().await {
+            Err(error) if error.is_missing_partition() => {}
+            written => return written,
+        }
+        self.ensure_partitions(days.await?.into_iter()).await?;
+        write().await
     }
 
     async fn attached_partitions(&self) -> Result<HashSet<String>, StoreError> {

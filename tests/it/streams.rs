@@ -11,7 +11,7 @@ use crate::support::{Api, Gateway, Mcp, RealServer, Stage, Tenant, Tool, Upstrea
 const SOON: Duration = Duration::from_secs(2);
 /// A stream is open within this after its server was added.
 const OPENED: Duration = Duration::from_secs(10);
-/// The lease of a dead replica is free after 10 s, and looked for every 2 s.
+/// The lease of a dead replica is looked for every 2 s.
 const TAKEN_OVER: Duration = Duration::from_secs(15);
 /// Nothing is listed again by itself: what is seen was announced.
 const ONLY_ANNOUNCED: (&str, &str) = ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "3600");
@@ -208,6 +208,10 @@ async fn another_replica_takes_over() {
     let connection = async || platform.get("/api/v1/servers/up").await.expect(200)["connection"].clone();
     assert_eq!(connection().await, "connected");
     stage.gateway.kill();
+    // as it will be after 10 s
+    let aged = "update replicas set heartbeat_at = heartbeat_at - interval '10 s'
+        where replica_id = (select replica_id from replicas order by started_at limit 1)";
+    sqlx::query(aged).execute(&mut stage.database.connect().await).await.unwrap();
     settle(0, SOON, || async { upstream.listeners() }).await;
     settle(1, TAKEN_OVER, || async { upstream.listeners() }).await;
     assert_eq!(connection().await, "connected", "losing a lease changes nothing");

@@ -6,7 +6,7 @@ mod pipeline;
 mod read_cache;
 mod refused;
 mod response_cache;
-mod turns;
+mod under_way;
 
 pub use self::cancel::CancelBy;
 pub use self::explain::{ExplainRequest, Explained};
@@ -19,9 +19,9 @@ pub use self::read_cache::{ReadRequest, ReadResult, TextPage};
 
 use std::sync::Arc;
 
-use self::cancel::Cancellations;
+use self::cancel::CancelNotices;
 use self::response_cache::CacheLane;
-use self::turns::CallsUnderWay;
+use self::under_way::CallsUnderWay;
 use super::{Consent, Ground, Lifecycle, Log, Options, Tenants};
 use crate::domain::measure::Series;
 use crate::store::Store;
@@ -36,8 +36,8 @@ pub struct Calls {
     tenants: Arc<Tenants>,
     log: Arc<Log>,
     consent: Arc<Consent>,
-    cancellations: Arc<Cancellations>,
-    turns: Arc<CallsUnderWay>,
+    under_way: Arc<CallsUnderWay>,
+    cancel_notices: CancelNotices,
     cache_lane: CacheLane,
     /// Time that the gateway itself added to calls, by the tier of the tool.
     pub overhead: Series<&'static str>,
@@ -60,8 +60,8 @@ impl Calls {
             tenants: Arc::clone(tenants),
             log: Arc::clone(log),
             consent: Arc::clone(consent),
-            cancellations: Arc::default(),
-            turns: Arc::default(),
+            under_way: Arc::default(),
+            cancel_notices: CancelNotices::default(),
             overhead: Series::of_own(),
         }
     }

@@ -28,7 +28,8 @@ use self::policy::PolicyStep;
 use self::round::{Asking, InvalidState, OpenedRound};
 use self::sending::Sending;
 use super::Calls;
-use super::cancel::{CancelBy, Named};
+use super::cancel::{CallName, CancelBy};
+use super::under_way::UnderWay;
 use crate::domain::annotations::Tier;
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::catalog::{ServerEntry, Tool};
@@ -77,34 +78,35 @@ impl Calls {
     ) -> Outlive<CallOutcome> {
         let (calls, span) = (Arc::clone(self), attempt.span());
         if cancel_by == CancelBy::Nothing {
-            let run = calls.run_whole(attempt, request, std::future::pending(), None);
+            let under_way = self.register(&attempt, None);
+            let run = calls.run_whole(attempt, request, std::future::pending(), under_way);
             return Outlive::new(&self.life.tasks, trace::within(span, run));
         }
         let cancel = CancellationToken::new();
-        let named = match cancel_by {
-            CancelBy::Notification(id) => self.name_call(&attempt, id, cancel.clone()),
+        let name = match cancel_by {
+            CancelBy::Notification(id) => CallName::new(&attempt.caller, attempt.session_id.as_deref(), id),
             _ => None,
         };
-        let run = calls.run_whole(attempt, request, cancel.clone().cancelled_owned(), named);
+        let under_way = self.register(&attempt, name.map(|name| (name, cancel.clone())));
+        let run = calls.run_whole(attempt, request, cancel.clone().cancelled_owned(), under_way);
         let work = Outlive::new(&self.life.tasks, trace::within(span, run));
         if cancel_by == CancelBy::Disconnect { work.telling(cancel) } else { work }
     }
 
-    /// Runs a request from its record to its outcome. `_named` keeps it registered for cancellation meanwhile.
+    /// Runs a request from its record to its outcome. `under_way` keeps it registered meanwhile.
     async fn run_whole(
         self: Arc<Self>,
         attempt: Attempt,
         mut request: CallRequest,
         cancelled: impl Future<Output = ()> + Send,
-        _named: Option<Named>,
+        under_way: UnderWay,
     ) -> CallOutcome {
         let door = request.what.door();
-        let in_turn = self.in_turn(&attempt);
         let stopped = async {
             tokio::select! {
                 biased;
                 () = cancelled => Code::Cancelled,
-                () = in_turn.ended.cancelled() => Code::TurnCancelled,
+                () = under_way.ended.cancelled() => Code::TurnCancelled,
             }
         };
         let facts = Facts::new(door);

@@ -50,7 +50,7 @@ pub struct Consent {
     options: Arc<Options>,
     life: Arc<Lifecycle>,
     tenants: Arc<Tenants>,
-    announcer: Announcer,
+    announcer: Arc<Announcer>,
     measures: ConsentMeasures,
 }
 
@@ -63,7 +63,7 @@ impl Consent {
             options,
             life,
             tenants: Arc::clone(tenants),
-            announcer: Announcer::default(),
+            announcer: Arc::default(),
             measures: ConsentMeasures::default(),
         }
     }

@@ -197,15 +197,10 @@ impl Upkeep {
     async fn sweep(&self) -> Result<(), StoreError> {
         let old = self.store.open_records(self.replica.0, ORPHAN_AFTER_S).await?;
         let orphans = self.log.activity.orphans(old);
+        // one row from a clock far off must not keep all others open
+        let days = self.store.dead_days(DEAD_AFTER_S, &orphans, SWEEP_BATCH);
         let close = || self.store.close_dead(DEAD_AFTER_S, &orphans, SWEEP_BATCH);
-        let mut closed = close().await;
-        if closed.as_ref().is_err_and(StoreError::is_missing_partition) {
-            // one row from a clock far off must not keep all others open
-            let days = self.store.dead_days(DEAD_AFTER_S, &orphans, SWEEP_BATCH).await?;
-            self.store.ensure_partitions(days.into_iter()).await?;
-            closed = close().await;
-        }
-        let closed = closed?;
+        let closed = self.store.with_partitions(days, close).await?;
         if closed > 0 {
             tracing::warn!(closed, "closed records of calls whose replica died");
         }

@@ -137,6 +137,15 @@ impl Store {
         new: &NewConsent,
         limits: AskLimits,
     ) -> Result<ConsentAsked, StoreError> {
+        self.stepping(&new.author, || self.try_ask(tenant, new, limits)).await
+    }
+
+    async fn try_ask(
+        &self,
+        tenant: TenantId,
+        new: &NewConsent,
+        limits: AskLimits,
+    ) -> Result<ConsentAsked, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let fence = fence::held(&mut tx, tenant, &new.turn).await?;
         let mut asking =

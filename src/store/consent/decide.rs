@@ -37,6 +37,10 @@ impl Store {
         tenant: TenantId,
         new: &NewDecision,
     ) -> Result<DecideOutcome, StoreError> {
+        self.stepping(&new.author, || self.try_decide(tenant, new)).await
+    }
+
+    async fn try_decide(&self, tenant: TenantId, new: &NewDecision) -> Result<DecideOutcome, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rev = match new.grant {
             Some(_) => Some(revisions::bump(&mut tx, tenant, RevisionKind::Access).await?),

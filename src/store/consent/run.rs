@@ -52,6 +52,14 @@ impl Store {
         tenant: TenantId,
         claim: &ConsentClaim,
     ) -> Result<ConsumeOutcome, StoreError> {
+        self.stepping(&claim.author, || self.try_consume(tenant, claim)).await
+    }
+
+    async fn try_consume(
+        &self,
+        tenant: TenantId,
+        claim: &ConsentClaim,
+    ) -> Result<ConsumeOutcome, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let digests: Vec<&[u8]> = claim.digests.iter().map(<[u8; DIGEST_BYTES]>::as_slice).collect();
         let consumed: Option<Moved> = sqlx::query_as(concat!(
@@ -133,6 +141,16 @@ impl Store {
     /// # Errors
     /// The database is out of reach or fails.
     pub async fn finish_consent(
+        &self,
+        tenant: TenantId,
+        id: Uuid,
+        state: ConsentState,
+        author: &StepAuthor,
+    ) -> Result<(), StoreError> {
+        self.stepping(author, || self.try_finish(tenant, id, state, author)).await
+    }
+
+    async fn try_finish(
         &self,
         tenant: TenantId,
         id: Uuid,

@@ -1,12 +1,14 @@
 //! Records of steps, written by the transactions that take the steps: neither is there without the other.
 
+use std::collections::BTreeSet;
+
 use ulid::Ulid;
 use uuid::Uuid;
 
 use crate::domain::activity::Record;
 use crate::domain::id::{ReplicaId, TenantId};
 use crate::store::unit::Unit;
-use crate::store::{StoreError, activity_write, revisions};
+use crate::store::{Store, StoreError, activity_write, revisions};
 
 /// Author of records about steps.
 #[derive(Clone, Debug)]
@@ -35,6 +37,21 @@ pub(super) type Moved = (Uuid, String, String);
 impl<'a> StepTaken<'a> {
     pub(super) fn of(tenant: TenantId, (id, server, tool): &'a Moved, step: &'a str) -> StepTaken<'a> {
         StepTaken { tenant, id: *id, step, names: Some((server, tool)) }
+    }
+}
+
+impl Store {
+    /// Runs a transaction that takes steps; again, with a partition of the log for their day, if there was none.
+    pub(super) async fn stepping<T, F>(
+        &self,
+        author: &StepAuthor,
+        transaction: impl Fn() -> F + Send,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        let days = async { Ok(BTreeSet::from([author.record.started_at().date_naive()])) };
+        self.with_partitions(days, transaction).await
     }
 }
 

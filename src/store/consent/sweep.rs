@@ -40,6 +40,15 @@ impl Store {
         limit: i64,
         author: &StepAuthor,
     ) -> Result<Vec<ConsentSwept>, StoreError> {
+        self.stepping(author, || self.try_sweep(silent_s, limit, author)).await
+    }
+
+    async fn try_sweep(
+        &self,
+        silent_s: f64,
+        limit: i64,
+        author: &StepAuthor,
+    ) -> Result<Vec<ConsentSwept>, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let mut rows: Vec<(Uuid, Uuid, Stored<ConsentState>)> = sqlx::query_as(
             "update consent_requests c

@@ -345,7 +345,7 @@ async fn a_long_report_delays_retention_and_no_write() {
     const DELAY_MAX: Duration = Duration::from_millis(100);
     /// Bound on the rise of the slowest write of all.
     const EVER: Duration = Duration::from_secs(2);
-    const SECONDS: usize = 9;
+    const SECONDS: usize = 5;
     let stage = Stage::with(&[OFTEN]).await;
     let database = &stage.database;
     let tenant = stage.tenant("acme").await;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
+use sqlx::{AssertSqlSafe, Executor};
 use tokio::sync::watch;
 
-use super::{asked, asking_of, asking_on, decide, state, write};
+use super::{asked, asking, asking_of, asking_on, decide, state, write};
 use crate::support::upstream::Say;
 use crate::support::{Api, Database, Gateway, Line, Mcp, Stage, Tool, Way, settle, upstream};
 
@@ -82,4 +83,29 @@ async fn without_a_database_nobody_is_asked_and_nothing_runs() {
         settle(json!("succeeded"), SOON, || state(&approver, &id)).await;
     }
     assert_eq!(upstream.counts().calls, 2);
+}
+
+/// Days that the log has no partition for, as with a clock that is far off: each step makes what it needs.
+#[tokio::test]
+async fn steps_are_taken_on_a_day_without_a_partition() {
+    let (stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let mut connection = stage.database.connect().await;
+    let mut forget = async || {
+        let day = chrono::Utc::now().format("activity_%Y%m%d");
+        connection.execute(AssertSqlSafe(format!("drop table if exists {day}"))).await.unwrap();
+    };
+    forget().await;
+    let id = asked(&agent, &json!({"n": 1})).await;
+    decide(&approver, &id, "allow_once").await.expect(200);
+    forget().await;
+    write(&agent, &json!({"n": 1})).await.ok();
+    settle(json!("succeeded"), SOON, || state(&approver, &id)).await;
+    let (one, other) = (asked(&agent, &json!({"n": 2})).await, asked(&agent, &json!({"n": 3})).await);
+    forget().await;
+    decide(&approver, &one, "cancel_turn").await.expect(200);
+    assert_eq!(state(&approver, &other).await, "cancelled");
+    // the record of its being asked went with the partition
+    let records = tenant.records(&format!("type=consent&consent_id={other}"), 1).await;
+    assert_eq!(records[0]["tool"], "consent.cancelled");
 }

@@ -164,13 +164,16 @@ fn the_worst_admitted_validation_is_short() {
     let mut slow = Vec::new();
     for (what, schema, arguments) in families() {
         let schema = Schema::compile(&schema.to_string()).unwrap_or_else(|why| panic!("{what}: {why}"));
-        // the best of three, as other processes use this machine
-        let took = (0..3).map(|_| {
+        let run = || {
             let began = now();
             let (checked, left) = schema.run(&arguments, STEPS_MAX);
             (now() - began, checked.is_ok(), STEPS_MAX - left)
-        });
-        let (took, is_ok, steps) = took.min_by_key(|(took, ..)| *took).unwrap();
+        };
+        // the best of three, as other processes use this machine; only a release build has figures
+        let first = run();
+        let is_enough = cfg!(debug_assertions) && first.0 <= LONGEST;
+        let more = (0..if is_enough { 0 } else { 2 }).map(|_| run());
+        let (took, is_ok, steps) = more.fold(first, |best, next| if next.0 < best.0 { next } else { best });
         println!(
             "{what:36} {took:>12.3?} {steps:>8} steps, {:>5.1} ns each, fit: {is_ok}",
             took.as_nanos() as f64 / steps as f64

@@ -1,9 +1,7 @@
 //! The two tasks that commit batches of the activity log.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use chrono::NaiveDate;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -275,15 +273,10 @@ async fn close_halving(
     closes: &[Close],
     measures: &LogMeasures,
 ) -> Result<(), StoreError> {
-    let mut written = store.close_activity(replica, closes).await;
-    if written.as_ref().is_err_and(StoreError::is_missing_partition) {
-        // a clock far off, or partition upkeep that failed for days: create the missing days
-        let days: BTreeSet<NaiveDate> =
-            closes.iter().map(|close| close.record.started_at().date_naive()).take(DAYS_MAX).collect();
-        store.ensure_partitions(days.into_iter()).await?;
-        written = store.close_activity(replica, closes).await;
-    }
-    match written {
+    let days = async {
+        Ok(closes.iter().map(|close| close.record.started_at().date_naive()).take(DAYS_MAX).collect())
+    };
+    match store.with_partitions(days, || store.close_activity(replica, closes)).await {
         Err(error) if error.is_bad_data() && closes.len() > 1 => {
             let (left, right) = closes.split_at(closes.len() / 2);
             Box::pin(close_halving(store, replica, left, measures)).await?;
