@@ -56,8 +56,9 @@ pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
 pub use consent::{
     AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentFilter, ConsentGrant, ConsentRow,
-    ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, NewConsent, NewDecision, NewGrant,
-    OLD_CONSENT_TABLES, StepAuthor,
+    ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, NewConsent, NewDecision, NewGrant, NewWebhook,
+    OLD_CONSENT_TABLES, StepAuthor, WebhookClaim, WebhookEvent, WebhookParts, WebhookRoom, WebhookRow,
+    WebhookTry,
 };
 pub use error::StoreError;
 pub use listings::{

@@ -8,6 +8,7 @@ use super::client::{ApiClient, ApiQuery};
 use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Column, Format, Output, text};
+use super::webhook::WebhookCommand;
 use super::{key, show, stream};
 use crate::domain::consent::ConsentState;
 use crate::domain::risk::RiskLevel;
@@ -67,6 +68,9 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
+    /// Show, set, remove or test the webhook that is told of permission requests (admins)
+    #[command(subcommand)]
+    Webhook(WebhookCommand),
 }
 
 #[derive(Args)]
@@ -180,6 +184,7 @@ impl ConsentCommand {
                 answer.send(&client, decision).await
             }
             Command::Watch { limit, output } => watch(&client, limit, output).await,
+            Command::Webhook(webhook) => webhook.run(&client).await,
         }
     }
 }

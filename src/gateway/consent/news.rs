@@ -56,8 +56,9 @@ impl Consent {
         Ok(ConsentNews { tenant: caller.tenant()?.id, notices: self.announcer.0.subscribe() })
     }
 
-    /// Tells the followers on this replica of a request that has moved.
+    /// Tells the followers on this replica of a request that has moved, and lets webhooks be told.
     pub(in crate::gateway) fn heard(&self, notice: ConsentNotice) {
+        self.deliveries.wake();
         // without followers there is nobody to tell
         drop(self.announcer.0.send(notice));
     }
