@@ -57,7 +57,7 @@ const HOMES: [(&str, &[&str]); 20] = [
 const NOT_IN_DOMAIN: [&str; 6] = ["tokio", "sqlx", "axum", "hyper", "std::fs", "std::net"];
 
 /// Tables whose rows belong to a tenant.
-const TENANT_TABLES: [&str; 17] = [
+const TENANT_TABLES: [&str; 19] = [
     "api_keys",
     "settings",
     "policies",
@@ -75,6 +75,8 @@ const TENANT_TABLES: [&str; 17] = [
     "response_cache",
     "activity",
     "server_logs",
+    "consent_webhooks",
+    "webhook_events",
 ];
 
 fn rust_files(dir: &Path, into: &mut Vec<PathBuf>) {

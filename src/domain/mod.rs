@@ -54,4 +54,5 @@ pub mod tool;
 pub mod trace;
 pub mod uri_template;
 pub mod validation;
+pub mod webhook;
 pub mod yaml;

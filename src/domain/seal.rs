@@ -127,6 +127,13 @@ pub enum Place<'a> {
         /// Hash of the cache key that the text is read with.
         hash: &'a [u8; 32],
     },
+    /// Secret that signs a tenant's webhook, bound to its receiver.
+    WebhookSecret {
+        /// Tenant of the webhook.
+        tenant: TenantId,
+        /// URL of the receiver.
+        url: &'a str,
+    },
     /// Position of a stream of the activity log.
     OfStream {
         /// Tenant of the log.
@@ -172,6 +179,11 @@ impl Place<'_> {
                 out.extend(tenant.0.as_bytes());
                 out.extend(principal.as_bytes());
                 out.extend(hash);
+            }
+            Place::WebhookSecret { tenant, url } => {
+                out.extend(b"webhook secret\0");
+                out.extend(tenant.0.as_bytes());
+                out.extend(url.as_bytes());
             }
             Place::OfStream { tenant } => {
                 out.extend(b"place of a stream\0");
@@ -302,6 +314,9 @@ mod tests {
             Place::CachedText { tenant: tenant(2), principal: Uuid::from_u128(1), hash: &[1; 32] },
             Place::CachedText { tenant: tenant(1), principal: Uuid::from_u128(2), hash: &[1; 32] },
             Place::CachedText { tenant: tenant(1), principal: Uuid::from_u128(1), hash: &[2; 32] },
+            Place::WebhookSecret { tenant: tenant(1), url: "https://a.example/x" },
+            Place::WebhookSecret { tenant: tenant(2), url: "https://a.example/x" },
+            Place::WebhookSecret { tenant: tenant(1), url: "https://a.example/y" },
             Place::OfStream { tenant: tenant(1) },
             Place::OfStream { tenant: tenant(2) },
             Place::RequestState { tenant: tenant(1), principal: Uuid::from_u128(1), digest: &[1; 32] },

@@ -76,6 +76,11 @@ impl<K: Eq + Hash> Shares<K> {
         self.by_holder.get(holder).copied().unwrap_or_default()
     }
 
+    /// Returns what each holder uses.
+    pub fn holders(&self) -> impl Iterator<Item = (&K, Amount)> {
+        self.by_holder.iter().map(|(holder, amount)| (holder, *amount))
+    }
+
     /// Returns the holder with the most items; `None` without any holder.
     pub fn largest(&self) -> Option<&K> {
         self.by_holder.iter().max_by_key(|(_, amount)| amount.items).map(|(holder, _)| holder)

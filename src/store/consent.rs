@@ -3,6 +3,7 @@
 mod ask;
 mod decide;
 mod decision;
+mod events;
 mod fence;
 mod grants;
 mod pending;
@@ -10,10 +11,12 @@ mod read;
 mod run;
 mod steps;
 mod sweep;
+mod webhooks;
 
 pub use ask::{AskLimits, AskOutcome, ConsentAsked, NewConsent};
 pub use decide::DecideOutcome;
 pub use decision::{NewDecision, NewGrant};
+pub use events::{WebhookClaim, WebhookEvent, WebhookRoom, WebhookTry};
 pub use fence::{CallTurn, HeldFence};
 pub(super) use grants::in_force as grants_in_force;
 pub use grants::{ConsentGrant, GrantInForce};
@@ -21,6 +24,7 @@ pub use read::{ConsentFilter, ConsentRow};
 pub use run::{ConsentClaim, ConsumeOutcome};
 pub use steps::StepAuthor;
 pub use sweep::{ConsentSwept, OLD_CONSENT_TABLES};
+pub use webhooks::{NewWebhook, WebhookParts, WebhookRow};
 
 use uuid::Uuid;
 

@@ -57,7 +57,8 @@ pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
 pub use consent::{
     AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentFilter, ConsentGrant, ConsentRow,
     ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, HeldFence, NewConsent, NewDecision, NewGrant,
-    OLD_CONSENT_TABLES, StepAuthor,
+    NewWebhook, OLD_CONSENT_TABLES, StepAuthor, WebhookClaim, WebhookEvent, WebhookParts, WebhookRoom,
+    WebhookRow, WebhookTry,
 };
 pub use error::StoreError;
 pub use listings::{

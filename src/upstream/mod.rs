@@ -31,6 +31,7 @@ pub use self::error::{FailureKind, UpstreamError};
 pub use self::http::connect::native_tls;
 pub use self::http::embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Patience, Question};
 pub use self::http::rmcp::{WatchEnd, Watcher};
+pub use self::http::webhook::{WebhookError, WebhookPost};
 pub use self::pool::{CONNECTIONS_MAX, Pool, PoolVitals};
 pub use self::protocol::jsonrpc::{Answer, Round};
 pub use self::protocol::list_kind::{

@@ -11,8 +11,10 @@ use super::admission::breaker::BreakerState;
 use super::admission::egress::Egress;
 use super::admission::shares::{INLINE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryVitals};
 use super::connection::Connection;
+use super::error::UpstreamError;
 use super::http::connect::Dialer;
 use super::http::rmcp::{WatchEnd, Watcher};
+use super::http::webhook::{self, WebhookError, WebhookPost};
 use super::kinds;
 use super::protocol::offers::Announced;
 use super::stdio::{Children, Journal, StdioRules};
@@ -143,6 +145,22 @@ impl Pool {
     /// stream could not be opened.
     pub async fn watch(&self, target: &Target, wanted: &[Announced]) -> Result<Watcher, WatchEnd> {
         kinds::watch(&self.dialer, target, wanted).await
+    }
+
+    /// Checks a URL that is about to be stored; its name is checked whenever something connects to it.
+    ///
+    /// # Errors
+    /// The URL is malformed or unsupported, or the egress guard refuses its address.
+    pub fn check_url(&self, url: &str) -> Result<(), UpstreamError> {
+        self.dialer.check_url(url).map(drop)
+    }
+
+    /// Posts an event to the receiver of a webhook, on a connection of its own. The caller bounds the time.
+    ///
+    /// # Errors
+    /// [`WebhookError`], unless the receiver answered with a 2xx status.
+    pub async fn post_event(&self, post: WebhookPost<'_>) -> Result<(), WebhookError> {
+        webhook::deliver(&self.dialer, post).await
     }
 
     /// Drops all connections of a tenant, with its breakers; calls in flight still end.

@@ -10,6 +10,7 @@ use super::client::{ApiClient, ApiQuery};
 use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Column, Format, Output, text};
+use super::webhook::WebhookCommand;
 use super::{key, show, stream};
 use crate::domain::consent::{ConsentState, FENCE};
 use crate::domain::reason;
@@ -73,6 +74,9 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
+    /// Show, set, remove or test the webhook that is told of permission requests (admins)
+    #[command(subcommand)]
+    Webhook(WebhookCommand),
 }
 
 #[derive(Args)]
@@ -188,6 +192,7 @@ impl ConsentCommand {
                 answer.send(&client, decision).await
             }
             Command::Watch { limit, output } => watch(&client, limit, output).await,
+            Command::Webhook(webhook) => webhook.run(&client).await,
         }
     }
 }

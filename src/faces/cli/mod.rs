@@ -24,6 +24,7 @@ mod tenant;
 mod tools;
 mod upstream;
 mod upstream_logs;
+mod webhook;
 
 use clap::Subcommand;
 

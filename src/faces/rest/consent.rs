@@ -16,10 +16,8 @@ use super::show::{RestAnswer, RouteAnswer};
 use crate::domain::activity::Source;
 use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia};
 use crate::domain::id::{KeyId, split_canonical};
-use crate::domain::policy::Assurance;
-use crate::domain::reason::Language;
 use crate::domain::risk::RiskLevel;
-use crate::gateway::{ConsentView, DecideRequest, GatewayError};
+use crate::gateway::{DecideRequest, GatewayError};
 use crate::store::{ConsentFilter, ConsentGrant};
 
 /// Parameters of a list.
@@ -28,30 +26,6 @@ pub(super) const PARAMS: ParamNames = &["state", "tool", "server", "key", "owner
 const REQUEST_MEMORY_BYTES: usize = 20 * 1024;
 /// Longest life of what is remembered, in seconds, as a decision may name it; the gateway's own bounds are shorter.
 const EXPIRES_IN_S_MAX: u32 = 86_400;
-
-#[derive(Serialize)]
-struct ShownRequest<'a> {
-    id: Uuid,
-    state: &'a str,
-    tool: &'a str,
-    server: &'a str,
-    operation_type: &'a str,
-    risk: RiskLevel,
-    reasons: &'a [String],
-    reason: String,
-    arguments: &'a str,
-    agent_says: Option<&'a str>,
-    key_id: Option<KeyId>,
-    owner: &'a str,
-    assurance: Assurance,
-    options: &'a [ConsentDecision],
-    created_at: String,
-    expires_at: String,
-    decided_at: Option<String>,
-    decided_by: Option<&'a str>,
-    decided_via: Option<&'a str>,
-    comment: Option<&'a str>,
-}
 
 #[derive(Serialize)]
 struct ShownGrant<'a> {
@@ -70,32 +44,6 @@ struct ShownGrant<'a> {
     expires_at: String,
 }
 
-fn shown(view: &ConsentView, language: Language) -> ShownRequest<'_> {
-    let row = &view.row;
-    ShownRequest {
-        id: row.id,
-        state: row.state.as_str(),
-        tool: &row.tool,
-        server: &row.server,
-        operation_type: row.operation_type.as_str(),
-        risk: view.risk,
-        reasons: &row.signals,
-        reason: view.told(language),
-        arguments: &row.arguments,
-        agent_says: row.agent_says.as_deref(),
-        key_id: view.key(),
-        owner: &row.owner,
-        assurance: view.assurance,
-        options: &view.options,
-        created_at: show::time(row.created_at),
-        expires_at: show::time(row.expires_at),
-        decided_at: row.decided_at.map(show::time),
-        decided_by: row.decided_owner.as_deref(),
-        decided_via: row.decided_via.as_deref(),
-        comment: row.comment.as_deref(),
-    }
-}
-
 /// Returns the id in the path. A text that cannot be an id is not found.
 fn id(exchange: &Exchange, what: &'static str) -> Result<Uuid, GatewayError> {
     Uuid::try_parse(exchange.segment("id")).map_err(|_| GatewayError::NotFound(what))
@@ -107,7 +55,7 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer 
     exchange.expect_answer(page.limit * REQUEST_MEMORY_BYTES).await?;
     let views = exchange.gateway().consent.list(exchange.caller(), filter, page.fetch()).await?;
     let language = exchange.attempt.language();
-    cursor::list(&views, &page, |view| view.row.id.to_string(), |view| Ok(shown(view, language)))
+    cursor::list(&views, &page, |view| view.row.id.to_string(), |view| Ok(view.shown(language)))
 }
 
 fn filter(params: &Params, before: Option<Uuid>) -> Result<ConsentFilter, GatewayError> {
@@ -135,7 +83,7 @@ fn filter(params: &Params, before: Option<Uuid>) -> Result<ConsentFilter, Gatewa
 pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     let id = id(&exchange, "permission request")?;
     let view = exchange.gateway().consent.get(exchange.caller(), id).await?;
-    show::ok(&shown(&view, exchange.attempt.language()))
+    show::ok(&view.shown(exchange.attempt.language()))
 }
 
 pub(super) async fn decide(exchange: Arc<Exchange>) -> RestAnswer {
@@ -152,7 +100,7 @@ pub(super) async fn decide(exchange: Arc<Exchange>) -> RestAnswer {
     };
     let id = id(&exchange, "permission request")?;
     let view = exchange.gateway().consent.decide(&exchange.attempt, id, request).await?;
-    show::ok(&shown(&view, exchange.attempt.language()))
+    show::ok(&view.shown(exchange.attempt.language()))
 }
 
 pub(super) async fn grants(exchange: Arc<Exchange>, params: Params) -> RestAnswer {

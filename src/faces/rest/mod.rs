@@ -31,6 +31,7 @@ mod show;
 mod span;
 mod status;
 mod tenants;
+mod webhook;
 
 #[cfg(test)]
 mod tests;
@@ -100,6 +101,10 @@ routes! {
     GET "/consent/stream" => read("consent.stream", May(SeeOwnConsent), NONE, consent::stream::get);
     GET "/consent/grants" => read("consent.grants", May(SeeOwnConsent), PAGE, consent::grants);
     DELETE "/consent/grants/{id}" => act("consent.revoke", May(SeeOwnConsent), consent::revoke);
+    GET "/consent/webhook" => sensitive("consent.get_webhook", May(ManageKeys), NONE, webhook::get);
+    PUT "/consent/webhook" => act("consent.set_webhook", May(ManageKeys), webhook::put);
+    DELETE "/consent/webhook" => act("consent.remove_webhook", May(ManageKeys), webhook::remove);
+    POST "/consent/webhook/test" => act("consent.test_webhook", May(ManageKeys), webhook::test);
     GET "/consent/{id}" => read("consent.get", May(SeeOwnConsent), NONE, consent::get);
     POST "/consent/{id}/decision" => act("consent.decide", May(DecideConsent), consent::decide);
 

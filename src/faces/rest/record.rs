@@ -118,7 +118,7 @@ fn text(path: &str, tool: Option<&str>, body: Option<&str>) -> String {
     }
     if let Some(body) = body.filter(|body| json::check(body).is_ok()) {
         out.push_str(r#","body":"#);
-        match path.starts_with("/servers") {
+        match path.starts_with("/servers") || path.starts_with("/consent/webhook") {
             true => out.push_str(&without_credentials(body)),
             false => out.push_str(body),
         }
@@ -174,6 +174,14 @@ mod tests {
         ] {
             assert_eq!(text(path, tool, body), expected);
         }
+    }
+
+    #[test]
+    fn no_secret_of_a_webhook_is_recorded() {
+        let body = r#"{"url":"https://a/b?k=s3cret","secret":"s3cret","Secret":["s3cret"]}"#;
+        let expected = r#"{"url":"https://a/b?[redacted]","secret":"[redacted]","Secret":"[redacted]"}"#;
+        let wanted = format!(r#"{{"path":"/consent/webhook","body":{expected}}}"#);
+        assert_eq!(text("/consent/webhook", Some(body)), wanted);
     }
 
     #[test]

@@ -52,7 +52,11 @@ impl Consent {
         let caller = &attempt.caller;
         let tenant = caller.tenant_id();
         let is_in_band = has_forms && may_answer_in_band(&terms);
-        if !terms.channels.has("inbox") && !is_in_band {
+        // a webhook that exists counts as reachable: whether it takes the event is known later
+        let is_reached = is_in_band
+            || terms.channels.has("inbox")
+            || terms.channels.has("webhook") && self.has_webhook(tenant).await;
+        if !is_reached {
             return Err(refusals::undeliverable(caller));
         }
         let (server, tool) = call.names();

@@ -6,22 +6,29 @@
 mod ask;
 mod call;
 mod decide;
+mod deliver;
 mod measures;
 mod news;
 mod question;
 mod read;
 mod refusals;
 mod run;
+mod shown;
+mod webhook;
 
 pub(in crate::gateway) use self::ask::{AskRequest, AskResult, may_answer_in_band};
 pub(in crate::gateway) use self::call::ConsentCall;
 pub use self::decide::DecideRequest;
+pub use self::deliver::Deliveries;
+pub(in crate::gateway) use self::deliver::LOOK;
 pub use self::measures::{ConsentEnd, ConsentMeasures};
 pub use self::news::ConsentNews;
 pub(in crate::gateway) use self::question::PendingAsk;
 pub use self::read::ConsentView;
 pub(in crate::gateway) use self::refusals::turn_cancelled;
 pub(in crate::gateway) use self::run::{Permit, UsedPermit};
+pub use self::shown::ShownConsent;
+pub use self::webhook::WebhookRequest;
 
 use std::sync::Arc;
 
@@ -52,6 +59,7 @@ pub struct Consent {
     tenants: Arc<Tenants>,
     announcer: Arc<Announcer>,
     measures: ConsentMeasures,
+    deliveries: Arc<Deliveries>,
 }
 
 impl Consent {
@@ -65,12 +73,18 @@ impl Consent {
             tenants: Arc::clone(tenants),
             announcer: Arc::default(),
             measures: ConsentMeasures::default(),
+            deliveries: Arc::default(),
         }
     }
 
     /// Returns the metrics of permission requests.
     pub fn measures(&self) -> &ConsentMeasures {
         &self.measures
+    }
+
+    /// Returns the deliveries to webhooks.
+    pub fn deliveries(&self) -> &Deliveries {
+        &self.deliveries
     }
 
     /// Ends requests whose time is over, and those whose call was lost with its replica, silent for `silent_s` seconds. Then

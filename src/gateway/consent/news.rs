@@ -145,8 +145,9 @@ impl Consent {
         Ok(self.announcer.follow(caller.tenant()?.id))
     }
 
-    /// Tells the followers on this replica of a request that has moved.
+    /// Tells the followers on this replica of a request that has moved, and lets webhooks be told.
     pub(in crate::gateway) fn heard(self: &Arc<Self>, notice: ConsentNotice) {
+        self.deliveries.wake();
         let tenant = notice.tenant;
         if self.announcer.note(notice) {
             tokio::spawn(Arc::clone(self).tell_moved(tenant));

@@ -15,6 +15,7 @@ mod skew;
 mod streams;
 mod vitals;
 mod wear_off;
+mod webhooks;
 
 pub use self::vitals::{ServerCounts, Vitals};
 
@@ -156,6 +157,7 @@ impl Upkeep {
         tokio::spawn(Arc::clone(self).poll_revisions());
         tokio::spawn(Arc::clone(&self.log).tell_of_activity());
         tokio::spawn(Arc::clone(self).embed_definitions());
+        tokio::spawn(Arc::clone(self).deliver_webhooks());
         Ok(())
     }
 

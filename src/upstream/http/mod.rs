@@ -1,4 +1,4 @@
-//! Servers that are reached over HTTP, and the embeddings service: connections, sessions, streams.
+//! Servers that are reached over HTTP, the embeddings service, and receivers of webhooks: connections, sessions, streams.
 
 pub(super) mod connect;
 pub(super) mod discover;
@@ -9,5 +9,6 @@ pub(super) mod post;
 pub(super) mod rmcp;
 pub(super) mod session;
 pub(super) mod sse;
+pub(super) mod webhook;
 pub(super) mod wire;
 pub(super) mod wires;

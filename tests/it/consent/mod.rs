@@ -15,6 +15,7 @@ mod told;
 mod turns;
 mod tutorial;
 mod watched;
+mod webhook;
 mod who;
 
 use serde_json::{Value, json};

@@ -51,6 +51,10 @@ const DOORS: &[(&str, &str, &[&str])] = &[
     ("GET", "/consent/stream", ANYBODY),
     ("GET", "/consent/grants", ANYBODY),
     ("DELETE", "/consent/grants/{id}", ANYBODY),
+    ("GET", "/consent/webhook", MANAGE),
+    ("PUT", "/consent/webhook", MANAGE),
+    ("POST", "/consent/webhook/test", MANAGE),
+    ("DELETE", "/consent/webhook", MANAGE),
     ("GET", "/consent/{id}", ANYBODY),
     ("POST", "/consent/{id}/decision", DECIDE),
     ("GET", "/servers", SEE_SERVERS),
@@ -106,6 +110,9 @@ fn body(method: &str, path: &str) -> Option<Value> {
         ("PUT", "/policy") => json!({"version": 0, "rules": []}),
         ("PUT", "/keys/{id}/policy") => json!({"version": 0, "rules": []}),
         ("POST", "/policy/explain") => json!({"tool": "no:ne"}),
+        ("PUT", "/consent/webhook") => {
+            json!({"url": "http://127.0.0.1:9/", "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"})
+        }
         ("POST", "/consent/{id}/decision") => json!({"decision": "allow_once"}),
         ("POST", "/servers") => json!({"name": "x", "kind": "http", "url": "http://10.0.0.1/"}),
         ("PATCH", "/servers/{name}") => json!({"enabled": true}),

@@ -6,7 +6,9 @@ use super::page::{Labels, MetricsPage};
 use crate::domain::measure::{Between, OTHER, OperationKey, Series};
 use crate::domain::refusal::Code;
 use crate::faces::Faces;
-use crate::gateway::{ConsentMeasures, LogMeasures, LogVitals, LostSpans, MemoryVitals, Readiness, Vitals};
+use crate::gateway::{
+    ConsentMeasures, Deliveries, LogMeasures, LogVitals, LostSpans, MemoryVitals, Readiness, Vitals,
+};
 use crate::store::StoreVitals;
 
 const SERVER_OPERATIONS: &str = "How long MCP clients waited for an answer";
@@ -26,6 +28,7 @@ pub(super) fn write(faces: &Faces, page: &mut MetricsPage<'_>) -> fmt::Result {
     let overhead = overhead.iter().map(|(tier, took)| (vec![("tier", *tier)], took.seen()));
     page.histograms("mcpproxy_call_overhead_seconds", added, overhead)?;
     consent(page, gateway.consent.measures())?;
+    webhooks(page, gateway.consent.deliveries())?;
     let vitals = gateway.upkeep.vitals();
     attempts(page, gateway.log.activity.measures())?;
     shed(page, faces, &vitals, gateway.log.activity.measures())?;
@@ -109,6 +112,18 @@ fn consent(page: &mut MetricsPage<'_>, measures: &ConsentMeasures) -> fmt::Resul
     let waits = waits.iter().map(|(via, took)| (vec![("via", via.as_str())], took.seen()));
     let took = "How long people took to decide";
     page.histograms("mcpproxy_consent_decision_duration_seconds", took, waits)
+}
+
+/// Writes how deliveries to webhooks ended. All outcomes are present from the start.
+fn webhooks(page: &mut MetricsPage<'_>, deliveries: &Deliveries) -> fmt::Result {
+    let outcomes = [
+        ("confirmed", &deliveries.confirmed),
+        ("failed", &deliveries.failed),
+        ("given_up", &deliveries.given_up),
+    ];
+    let outcomes = outcomes.map(|(outcome, count)| (vec![("outcome", outcome)], count.get()));
+    let help = "Tries to tell webhooks of permission requests, and events that are not tried any more";
+    page.counters("mcpproxy_webhook_deliveries", help, outcomes)
 }
 
 /// Writes how much load was shed. All reasons are present from the start.

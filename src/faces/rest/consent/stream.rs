@@ -13,7 +13,6 @@ use futures_util::stream;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
-use super::shown;
 use crate::domain::consent::ConsentState;
 use crate::domain::reason::Language;
 use crate::faces::rest::error::RestError;
@@ -119,7 +118,7 @@ impl Following {
             return Some(());
         }
         let language = self.open.caller().settings.language(self.accepted);
-        let data = serde_json::to_string(&shown(view, language)).map_err(RestError::unshowable).ok()?;
+        let data = serde_json::to_string(&view.shown(language)).map_err(RestError::unshowable).ok()?;
         events.push_str(&format!("event: consent\ndata: {data}\n\n"));
         match view.row.state == ConsentState::Pending && self.told.len() < 2 * OPEN_MAX as usize {
             true => drop(self.told.insert(id, state.to_owned())),

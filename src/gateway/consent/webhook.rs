@@ -1,0 +1,111 @@
+//! The webhook of a tenant: its receiver, set by an administrator. The secret is sealed, and never read back.
+
+use super::deliver::Telling;
+use super::{Consent, failed};
+use crate::domain::backoff::chance;
+use crate::domain::id::TenantId;
+use crate::domain::seal::{self, Place};
+use crate::domain::server_url::is_masked;
+use crate::domain::tenant::Action;
+use crate::domain::webhook::WebhookSecret;
+use crate::gateway::credentials::{data_key, random, unsealable};
+use crate::gateway::error::GatewayError;
+use crate::gateway::tenants::Caller;
+use crate::store::{NewWebhook, WebhookRow, WebhookTry};
+
+/// Request to set the webhook of a tenant.
+#[derive(Debug)]
+pub struct WebhookRequest {
+    /// URL of the receiver.
+    pub url: String,
+    /// Secret that signs the events.
+    pub secret: WebhookSecret,
+}
+
+impl Consent {
+    /// Returns the webhook of the caller's tenant; `None` without one.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
+    pub async fn webhook(&self, caller: &Caller) -> Result<Option<WebhookRow>, GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let tenant = caller.tenant()?.id;
+        let row = self.store.get_webhook(tenant).await;
+        row.map_err(|error| GatewayError::from_store(error, "webhook"))
+    }
+
+    /// Sets the webhook of the caller's tenant, in place of the one before.
+    ///
+    /// # Errors
+    /// [`GatewayError::Invalid`] for a URL that the egress guard refuses; others as [`Consent::webhook`].
+    pub async fn set_webhook(
+        &self,
+        caller: &Caller,
+        request: WebhookRequest,
+    ) -> Result<Option<WebhookRow>, GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let tenant = caller.tenant()?.id;
+        let WebhookRequest { url, secret } = request;
+        if is_masked(&url) {
+            let message = "url is masked: its credentials are never shown. Give the whole URL.";
+            return Err(GatewayError::invalid("url", message));
+        }
+        self.upstreams.check_url(&url).map_err(|error| GatewayError::invalid("url", error.detail))?;
+        let (key_id, key) = data_key(&self.store, &self.options.keyring, tenant).await?;
+        let place = Place::WebhookSecret { tenant, url: &url };
+        let sealed = seal::seal(&key, random()?, place, secret.expose()).map_err(unsealable)?;
+        let new = NewWebhook { url, key_id, sealed };
+        let stored = self.store.put_webhook(tenant, &new).await;
+        stored.map_err(|error| GatewayError::from_store(error, "tenant"))?;
+        self.deliveries.wake();
+        self.webhook(caller).await
+    }
+
+    /// Removes the webhook of the caller's tenant. Events that wait are told nobody.
+    ///
+    /// # Errors
+    /// [`GatewayError::NotFound`] without a webhook; others as [`Consent::webhook`].
+    pub async fn remove_webhook(&self, caller: &Caller) -> Result<(), GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let removed = self.store.remove_webhook(caller.tenant()?.id).await;
+        removed.map_err(|error| GatewayError::from_store(error, "webhook"))
+    }
+
+    /// Sends an event about nothing to the webhook of the caller's tenant, once. Returns why it was not confirmed; `None` if
+    /// it was.
+    ///
+    /// # Errors
+    /// [`GatewayError::NotFound`] without a webhook, [`GatewayError::Busy`] while the tenant has too many deliveries under
+    /// way; others as [`Consent::webhook`].
+    pub async fn test_webhook(&self, caller: &Caller) -> Result<Option<String>, GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let tenant = caller.tenant()?.id;
+        let Some(slot) = self.deliveries.begin(tenant, false) else {
+            return Err(GatewayError::Busy("too many deliveries are under way; try again in a few seconds"));
+        };
+        let tried = self.try_to_deliver(tenant, &Telling::test()).await;
+        let tried = tried.map_err(|error| GatewayError::from_store(error, "webhook"))?;
+        let error = tried.ok_or(GatewayError::NotFound("webhook"))?.error;
+        let ended = match &error {
+            None => WebhookTry::Confirmed,
+            Some(error) => WebhookTry::Failed(error, chance()),
+        };
+        if let Err(error) = self.store.note_webhook(tenant, ended).await {
+            failed(tenant, &error);
+        }
+        drop(slot);
+        Ok(error)
+    }
+
+    /// Returns whether a tenant has a webhook. What cannot be known counts as no.
+    pub(super) async fn has_webhook(&self, tenant: TenantId) -> bool {
+        match self.store.get_webhook(tenant).await {
+            Ok(webhook) => webhook.is_some(),
+            Err(error) => {
+                failed(tenant, &error);
+                false
+            }
+        }
+    }
+}
