@@ -24,7 +24,8 @@ mod upkeep;
 
 pub use crate::store::OfferView;
 pub use crate::upstream::{
-    FREE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals, URI_BYTES_MAX,
+    CallEvent, FREE_BYTES_MAX, Hears, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals,
+    QuestionReply, ServerQuestion, URI_BYTES_MAX,
 };
 pub use calls::{
     CallOutcome, CallRequest, Callee, Calls, CancelBy, Door, ExplainRequest, Explained, OfferRequest,

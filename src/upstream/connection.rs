@@ -162,7 +162,7 @@ impl Connection {
             members: &own.into_iter().chain(rest).collect::<Vec<_>>(),
             meta: &request.meta,
             param_headers: &request.param_headers,
-            progress: request.progress.as_ref(),
+            hears: request.hears.as_ref(),
             round: Some(&request.round),
             key: request.key,
             bytes_max: self.limits.response_bytes_max,

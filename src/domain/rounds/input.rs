@@ -57,7 +57,7 @@ impl Capabilities {
     }
 
     /// Returns whether a client with these capabilities can answer this request.
-    fn allows(&self, method: &str, params: &str) -> bool {
+    pub fn allows(&self, method: &str, params: &str) -> bool {
         let Some((kind, _)) = KINDS.iter().find(|(_, asks)| *asks == method) else { return false };
         let Some(declared) = member(&self.0, kind) else { return false };
         match *kind {

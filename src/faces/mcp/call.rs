@@ -29,8 +29,8 @@ use crate::faces::sse;
 use crate::faces::wire;
 use crate::faces::wire::error::json_response;
 use crate::gateway::{
-    Apart, Attempt, CallOutcome, CallRequest, Callee, Caller, CancelBy, Door, Gateway, MemoryHold,
-    MemoryPurpose, MemoryShort, Outlive, RefusedAttempt, RoundRequest, ToolRequest, overloaded,
+    Apart, Attempt, CallEvent, CallOutcome, CallRequest, Callee, Caller, CancelBy, Door, Gateway, Hears,
+    MemoryHold, MemoryPurpose, MemoryShort, Outlive, RefusedAttempt, RoundRequest, ToolRequest, overloaded,
 };
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
@@ -235,7 +235,7 @@ impl McpCall<'_> {
             return to.respond(&outcome);
         };
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
-        request.progress = Some(sender);
+        request.hears = Some(Hears::progress(sender));
         let outcome = self.gateway.calls.run(self.attempt, request, cancel_by);
         with_progress(to, token, outcome, progress).await
     }
@@ -374,7 +374,7 @@ async fn with_progress(
     to: To,
     token: String,
     mut outcome: Outlive<CallOutcome>,
-    mut progress: mpsc::Receiver<Bytes>,
+    mut progress: mpsc::Receiver<CallEvent>,
 ) -> Response {
     let (first, last) = tokio::select! {
         biased;
@@ -401,8 +401,8 @@ async fn with_progress(
 struct Progressing {
     to: To,
     token: String,
-    progress: mpsc::Receiver<Bytes>,
-    first: Option<Bytes>,
+    progress: mpsc::Receiver<CallEvent>,
+    first: Option<CallEvent>,
     ending: Ending,
 }
 
@@ -431,7 +431,11 @@ async fn step(mut state: Progressing) -> Option<(Result<Bytes, Infallible>, Prog
         }
     }
     if let Some(params) = state.first.take().or_else(|| state.progress.try_recv().ok()) {
-        let event = progress_event(&params, &state.token);
+        let event = match params {
+            CallEvent::Progress(params) => progress_event(&params, &state.token),
+            // nothing else was asked for
+            CallEvent::Log(_) | CallEvent::Question(_) => Bytes::new(),
+        };
         return Some((Ok(event), state));
     }
     let mut chunks = match state.ending {

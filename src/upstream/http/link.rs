@@ -138,7 +138,7 @@ impl HttpLink {
         let session = self.sessions.get().await?;
         let id = self.sessions.id();
         let is_modern = session.era == Era::Modern;
-        let progress_token = ask.progress.is_some().then_some(id);
+        let progress_token = ask.progress_token(id);
         let meta = Meta { modern: is_modern, progress_token, round: ask.round, extra: ask.meta };
         meta.check_rounds()?;
         let bytes = ask.members.iter().map(|(_, value)| value.len()).sum();
@@ -155,7 +155,7 @@ impl HttpLink {
             body,
             bytes_max: ask.bytes_max,
             key: ask.key,
-            progress: ask.progress,
+            hears: ask.hears,
             reply_headers: (!is_modern).then_some(&session.headers),
             dispatched: &sent.dispatched,
         };

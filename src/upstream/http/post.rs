@@ -11,7 +11,6 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
@@ -19,6 +18,7 @@ use crate::upstream::admission::shares::{MemoryHold, MemoryShort};
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::sse::Events;
 use crate::upstream::http::wires::{Lease, WireOrigin, Wires};
+use crate::upstream::protocol::events::{CallEvent, Hears};
 use crate::upstream::protocol::jsonrpc::{self, Answer, RpcMessage};
 
 /// Largest body of an answer that carries no result: an HTTP error, the receipt of a notification.
@@ -48,9 +48,8 @@ pub(in crate::upstream) struct Post<'a> {
     pub(in crate::upstream) bytes_max: usize,
     /// API key whose share of memory the answer takes; `None` if there is none.
     pub(in crate::upstream) key: Option<Uuid>,
-    /// Queue for the raw `params` of progress notifications, which are dropped while it is full. `None` wants no
-    /// progress.
-    pub(in crate::upstream) progress: Option<&'a mpsc::Sender<Bytes>>,
+    /// Queue of the caller for what comes before the answer; `None` if nobody listens.
+    pub(in crate::upstream) hears: Option<&'a Hears>,
     /// Headers of the answers to requests of the upstream; `None` leaves those requests unanswered.
     pub(in crate::upstream) reply_headers: Option<&'a HeaderMap>,
     /// Set while the upstream may have seen this request.
@@ -231,13 +230,17 @@ async fn forward_progress(
     post: &Post<'_>,
     memory: MemoryHold,
 ) {
-    let (Some(progress), Some(params)) = (post.progress, message.params) else { return };
+    let (Some(hears), Some(params)) = (post.hears.filter(|hears| hears.progress), message.params) else {
+        return;
+    };
     if method != "notifications/progress" || !jsonrpc::is_progress_of(params, post.id) {
         return;
     }
     // Progress is a hint: a reader that does not keep up misses some.
     let (mut memory, params) = (memory.waiting(Duration::ZERO), jsonrpc::slice(event, params));
-    if memory.grow(params.len()).await.is_err() || progress.try_send(memory.keep(params)).is_err() {
+    if memory.grow(params.len()).await.is_err()
+        || hears.events.try_send(CallEvent::Progress(memory.keep(params))).is_err()
+    {
         tracing::trace!("progress dropped");
     }
 }

@@ -251,7 +251,7 @@ impl UpstreamSessions {
             body: jsonrpc::initialize(id, offered),
             bytes_max: HELLO_BYTES_MAX,
             key: None,
-            progress: None,
+            hears: None,
             reply_headers: None,
             dispatched: &sent.dispatched,
         };

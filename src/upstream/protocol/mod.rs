@@ -2,6 +2,7 @@
 //! each kind implements.
 
 pub(super) mod ask;
+pub(super) mod events;
 pub(super) mod exchange;
 pub(super) mod hello;
 pub(super) mod jsonrpc;

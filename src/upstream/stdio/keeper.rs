@@ -56,7 +56,7 @@ impl Keeper {
         let id = session.wire.id();
         let meta = Meta {
             modern: session.era == Era::Modern,
-            progress_token: ask.progress.is_some().then_some(id),
+            progress_token: ask.progress_token(id),
             round: ask.round,
             extra: ask.meta,
         };
@@ -66,7 +66,7 @@ impl Keeper {
             id,
             body: jsonrpc::request(id, ask.method, ask.members, meta),
             bytes_max: ask.bytes_max,
-            progress: ask.progress,
+            hears: ask.hears,
             dispatched: &sent.dispatched,
             farewell: Some(jsonrpc::cancelled(id)),
         };

@@ -197,7 +197,7 @@ async fn ask(wire: &PipeWire, id: u64, body: Bytes) -> Result<Answer, UpstreamEr
         id,
         body,
         bytes_max: HELLO_BYTES_MAX,
-        progress: None,
+        hears: None,
         dispatched: &AtomicBool::new(false),
         farewell: None,
     };

@@ -280,7 +280,7 @@ mod tests {
             let body = Bytes::from_static(b"{}");
             let bytes_max = 2 * MIB;
             let request =
-                PipeRequest { id, body, bytes_max, progress: None, dispatched: &dispatched, farewell: None };
+                PipeRequest { id, body, bytes_max, hears: None, dispatched: &dispatched, farewell: None };
             let (outgoing, program) = (&mut self.outgoing, &mut self.program);
             let writes = async {
                 outgoing.recv().await.unwrap();

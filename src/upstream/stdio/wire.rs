@@ -10,6 +10,7 @@ use tokio::process::ChildStdin;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::upstream::error::{FailureKind, UpstreamError};
+use crate::upstream::protocol::events::{CallEvent, Hears};
 use crate::upstream::protocol::hello::HELLO_BYTES_MAX;
 use crate::upstream::protocol::jsonrpc::Answer;
 
@@ -32,7 +33,7 @@ pub(super) type Outgoing = mpsc::Receiver<Bytes>;
 /// Caller that waits for an answer.
 pub(super) struct Waiter {
     pub(super) answer: oneshot::Sender<Result<Answer, UpstreamError>>,
-    pub(super) progress: Option<mpsc::Sender<Bytes>>,
+    pub(super) hears: Option<Hears>,
     pub(super) bytes_max: usize,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct PipeRequest<'a> {
     pub(super) id: u64,
     pub(super) body: Bytes,
     pub(super) bytes_max: usize,
-    pub(super) progress: Option<&'a mpsc::Sender<Bytes>>,
+    pub(super) hears: Option<&'a Hears>,
     /// Set once the program may have seen the request.
     pub(super) dispatched: &'a AtomicBool,
     /// Message to the program if the caller gives up before the answer; `None` sends none.
@@ -68,8 +69,7 @@ impl PipeWire {
             || UpstreamError::unsent(FailureKind::NotRunning { retry_s: Some(1) }, "it has just ended");
         let slot = self.outgoing.reserve().await.map_err(|_| ended())?;
         let (answer, answered) = oneshot::channel();
-        let progress = request.progress.cloned();
-        let waiter = Waiter { answer, progress, bytes_max: request.bytes_max };
+        let waiter = Waiter { answer, hears: request.hears.cloned(), bytes_max: request.bytes_max };
         match self.waiting.lock().as_mut() {
             Some(waiting) => drop(waiting.insert(request.id, waiter)),
             None => return Err(ended()),
@@ -109,8 +109,9 @@ impl PipeWire {
     pub(super) fn progress(&self, token: u64, params: Bytes) {
         let waiting = self.waiting.lock();
         let waiter = waiting.as_ref().and_then(|waiting| waiting.get(&token));
-        if let Some(progress) = waiter.and_then(|waiter| waiter.progress.as_ref()) {
-            drop(progress.try_send(params));
+        let hears = waiter.and_then(|waiter| waiter.hears.as_ref());
+        if let Some(hears) = hears.filter(|hears| hears.progress) {
+            drop(hears.events.try_send(CallEvent::Progress(params)));
         }
     }
 

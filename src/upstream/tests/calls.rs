@@ -158,7 +158,7 @@ async fn a_stream_brings_progress_and_then_the_answer() {
     .await;
     let connection = fake.connection();
     let (sender, mut progress) = mpsc::channel(2);
-    let answer = connection.ask(Request { progress: Some(sender), ..call("t") }).await.unwrap();
+    let answer = connection.ask(Request { hears: Some(Hears::progress(sender)), ..call("t") }).await.unwrap();
     assert_eq!(body_of(&answer), r#"{ "ok":true }"#);
     let first: Bytes = progress.recv().await.unwrap();
     assert!(first.starts_with(br#"{ "progress":1.0,"#));

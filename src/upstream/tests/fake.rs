@@ -287,7 +287,7 @@ pub(super) fn request(subject: Subject) -> Request {
         members: vec![],
         meta: vec![],
         param_headers: vec![],
-        progress: None,
+        hears: None,
         round: Round::default(),
         key: None,
         timeout: Duration::from_secs(10),
