@@ -41,11 +41,14 @@ use crate::upstream::{Answer, Request, Subject, UpstreamError};
 
 pub use self::door::Door;
 pub(super) use self::facts::Facts;
-pub use self::outcome::{CallOutcome, Refused, Replaced};
+pub use self::outcome::{CallOutcome, Refused, Replaced, Unanswered};
 pub use self::request::{CallRequest, Callee, OfferRequest, RoundRequest, ToolRequest, Wanted};
 
 /// The result of a completion that a server does not offer.
 const NO_COMPLETION: &[u8] = br#"{"completion":{"values":[]}}"#;
+
+/// Reason of a refusal for a client that gave a server no answer.
+const UNANSWERED: &str = "the server wants input that this client did not give";
 
 /// A request under way.
 struct Run<'a> {
@@ -72,7 +75,7 @@ impl Calls {
     pub fn run(
         self: &Arc<Self>,
         attempt: Attempt,
-        request: CallRequest,
+        mut request: CallRequest,
         cancel_by: CancelBy<'_>,
     ) -> Outlive<CallOutcome> {
         let (calls, span) = (Arc::clone(self), attempt.span());
@@ -85,13 +88,20 @@ impl Calls {
             CancelBy::Notification(id) => self.name_call(&attempt, id, cancel.clone()),
             _ => None,
         };
-        let run = calls.run_whole(attempt, request, cancel.clone().cancelled_owned(), named);
+        let (line, cancelled) = (request.line.take(), cancel.clone());
+        let run = async move {
+            match line {
+                // boxed: few calls are of this kind, and the others need not have room for it
+                Some(line) => Box::pin(calls.run_asking(attempt, request, line, cancelled, named)).await,
+                None => calls.run_whole(attempt, request, cancelled.cancelled_owned(), named).await,
+            }
+        };
         let work = Outlive::new(&self.life.tasks, trace::within(span, run));
         if cancel_by == CancelBy::Disconnect { work.telling(cancel) } else { work }
     }
 
     /// Runs a request from its record to its outcome. `_named` keeps it registered for cancellation meanwhile.
-    async fn run_whole(
+    pub(super) async fn run_whole(
         self: Arc<Self>,
         attempt: Attempt,
         mut request: CallRequest,
@@ -151,12 +161,18 @@ impl Calls {
         let permit = match step {
             Ok(PolicyStep::Done(permit)) => permit,
             Ok(PolicyStep::Ask(ask)) => {
-                let record = pending.record.id;
+                let (record, consent) = (pending.record.id, Some(ask.view.row.id));
                 let question = self.question(attempt, &opened, &ask, record, || checked.digest(attempt));
-                let refused = self.refuse(pending, &run, facts.refused(ask.refusal)).await;
-                let is_recorded = matches!(&refused, CallOutcome::Refused(refused)
-                    if refused.refusal.code == Code::ConsentPending);
-                return Err(question.filter(|_| is_recorded).unwrap_or(refused));
+                return Err(match (question, self.refuse(pending, &run, facts.refused(ask.refusal)).await) {
+                    // a question whose record could not be written is not asked
+                    (Some(raw), CallOutcome::Refused(refused))
+                        if refused.refusal.code == Code::ConsentPending =>
+                    {
+                        let unanswered = Some(Box::new(Unanswered { consent, refused }));
+                        CallOutcome::InputRequired { raw, state: None, unanswered }
+                    }
+                    (_, refused) => refused,
+                });
             }
             Err(refusal) => return Err(self.refuse(pending, &run, facts.refused(refusal)).await),
         };
@@ -280,7 +296,15 @@ impl Calls {
         let concluded = self.conclude(&asking, record, ended, || checked.digest(attempt)).await;
         let took = sending.ended(&concluded);
         self.finish_permit(attempt, permit, record.id, (&concluded, took.is_some())).await;
-        let mut outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(facts.refused(refusal)));
+        let mut outcome = match concluded {
+            Ok(CallOutcome::InputRequired { raw, state, .. }) => {
+                let refusal = Refusal::after_dispatch(Code::UpstreamNeedsInput, UNANSWERED);
+                let unanswered = Unanswered { consent: None, refused: facts.refused(refusal) };
+                CallOutcome::InputRequired { raw, state, unanswered: Some(Box::new(unanswered)) }
+            }
+            Ok(outcome) => outcome,
+            Err(refusal) => CallOutcome::Refused(facts.refused(refusal)),
+        };
         if let Checked::Tool(_) = checked {
             outcome = self.shorten(attempt, record, outcome).await;
         }

@@ -16,17 +16,17 @@ const WAITING: &str = "select count(*) from pg_stat_activity
     where datname = current_database() and wait_event_type = 'Lock'";
 
 /// Three replicas of a tenant whose every call asks.
-struct Three {
-    stage: Stage,
-    second: Gateway,
-    third: Gateway,
-    tenant: Tenant,
+pub(super) struct Three {
+    pub(super) stage: Stage,
+    pub(super) second: Gateway,
+    pub(super) third: Gateway,
+    pub(super) tenant: Tenant,
     upstream: Upstream,
-    balancer: Balancer,
+    pub(super) balancer: Balancer,
 }
 
 impl Three {
-    async fn start() -> Three {
+    pub(super) async fn start() -> Three {
         let (stage, tenant, upstream) = asking(&[], json!([])).await;
         let second = Gateway::start(&stage.database, &[]).await;
         let third = Gateway::start(&stage.database, &[]).await;
@@ -41,7 +41,7 @@ impl Three {
     }
 
     /// Positions of the replicas that served this caller.
-    fn served(&self, api: &Api) -> Vec<usize> {
+    pub(super) fn served(&self, api: &Api) -> Vec<usize> {
         let passed = self.balancer.passed(api.key.as_deref().unwrap());
         passed.iter().map(|exchange| exchange.replica).collect()
     }
@@ -51,7 +51,7 @@ impl Three {
         [&self.stage.gateway, &self.second, &self.third].map(|gateway| gateway.ask_as(api))
     }
 
-    fn calls(&self) -> usize {
+    pub(super) fn calls(&self) -> usize {
         self.upstream.counts().calls
     }
 }

@@ -6,7 +6,9 @@ use super::page::{Labels, MetricsPage};
 use crate::domain::measure::{Between, OTHER, OperationKey, Series};
 use crate::domain::refusal::Code;
 use crate::faces::Faces;
-use crate::gateway::{ConsentMeasures, LogMeasures, LogVitals, LostSpans, MemoryVitals, Readiness, Vitals};
+use crate::gateway::{
+    ConsentMeasures, LogMeasures, LogVitals, LostSpans, Mailbox, MemoryVitals, Readiness, Vitals,
+};
 use crate::store::StoreVitals;
 
 const SERVER_OPERATIONS: &str = "How long MCP clients waited for an answer";
@@ -26,6 +28,7 @@ pub(super) fn write(faces: &Faces, page: &mut MetricsPage<'_>) -> fmt::Result {
     let overhead = overhead.iter().map(|(tier, took)| (vec![("tier", *tier)], took.seen()));
     page.histograms("mcpproxy_call_overhead_seconds", added, overhead)?;
     consent(page, gateway.consent.measures())?;
+    replies(page, &gateway.mailbox)?;
     let vitals = gateway.upkeep.vitals();
     attempts(page, gateway.log.activity.measures())?;
     shed(page, faces, &vitals, gateway.log.activity.measures())?;
@@ -109,6 +112,15 @@ fn consent(page: &mut MetricsPage<'_>, measures: &ConsentMeasures) -> fmt::Resul
     let waits = waits.iter().map(|(via, took)| (vec![("via", via.as_str())], took.seen()));
     let took = "How long people took to decide";
     page.histograms("mcpproxy_consent_decision_duration_seconds", took, waits)
+}
+
+/// Writes what became of clients' replies, and how many are waited for.
+fn replies(page: &mut MetricsPage<'_>, mailbox: &Mailbox) -> fmt::Result {
+    let waiting = "Questions to handshake clients that wait for a reply";
+    page.gauge("mcpproxy_client_questions", waiting, mailbox.waiting() as f64)?;
+    let ends = mailbox.ends.all();
+    let ends = ends.iter().map(|(end, count)| (vec![("outcome", end.as_str())], count.get()));
+    page.counters("mcpproxy_client_replies", "Replies of handshake clients to questions", ends)
 }
 
 /// Writes how much load was shed. All reasons are present from the start.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::door::Door;
 use crate::domain::rounds::Capabilities;
+use crate::gateway::calls::asking::ClientLine;
 use crate::upstream::Hears;
 
 /// A request to a server as received: raw JSON values, not checked yet.
@@ -15,6 +16,8 @@ pub struct CallRequest {
     pub meta: Vec<(String, Bytes)>,
     /// Queue for what the upstream says before its answer; `None` if nobody listens.
     pub hears: Option<Hears>,
+    /// Line to a client that is asked while the call is held; `None` for one that is not.
+    pub line: Option<ClientLine>,
     /// Members of the request about its rounds.
     pub round: RoundRequest,
 }
@@ -22,7 +25,7 @@ pub struct CallRequest {
 impl CallRequest {
     /// Returns a request without forwarded metadata, without a listener and without an earlier round.
     pub fn new(what: Callee) -> CallRequest {
-        CallRequest { what, meta: Vec::new(), hears: None, round: RoundRequest::default() }
+        CallRequest { what, meta: Vec::new(), hears: None, line: None, round: RoundRequest::default() }
     }
 }
 

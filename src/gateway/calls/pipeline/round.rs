@@ -157,7 +157,7 @@ impl Calls {
             ),
         })?;
         if asked.state.is_none() && consent.is_none() {
-            return Ok(CallOutcome::InputRequired { raw, state: None });
+            return Ok(CallOutcome::InputRequired { raw, state: None, unanswered: None });
         }
         let own = asked.state.clone().and_then(|range| text.get(range)).unwrap_or_default();
         let consent = consent.map(|id| RoundConsent::Used { id, after: record });
@@ -172,7 +172,7 @@ impl Calls {
                 (start..start, format!("\"requestState\":\"{sealed}\","))
             }
         };
-        Ok(CallOutcome::InputRequired { raw, state: Some(state) })
+        Ok(CallOutcome::InputRequired { raw, state: Some(state), unanswered: None })
     }
 
     /// Returns the gateway's own question to the person at the caller's client, if that can be asked about a request that
@@ -184,14 +184,14 @@ impl Calls {
         ask: &PendingAsk,
         record: Ulid,
         digest: impl FnOnce() -> [u8; 32],
-    ) -> Option<CallOutcome> {
+    ) -> Option<Bytes> {
         if !ask.is_in_band {
             return None;
         }
         let consent = Some(RoundConsent::Asked(ask.view.row.id));
         let carried = Carried { first: opened.first.unwrap_or(record), consent, own: "" };
         let sealed = self.options.rounds.seal(whose(attempt), &digest(), carried, clock::now())?;
-        Some(CallOutcome::InputRequired { raw: ask.question(&sealed).into(), state: None })
+        Some(ask.question(&sealed).into())
     }
 }
 
