@@ -248,6 +248,14 @@ impl Target {
     }
 }
 
+/// Returns the `params` of progress that a caller has heard of.
+pub(super) fn progress_in(event: Option<CallEvent>) -> bytes::Bytes {
+    match event {
+        Some(CallEvent::Progress(params)) => params,
+        other => panic!("no progress: {other:?}"),
+    }
+}
+
 /// Creates a pool that may connect to loopback.
 pub(super) fn pool() -> Pool {
     Pool::new(Arc::new(Egress::new(vec!["127.0.0.0/8".parse().unwrap()], vec![])), None)

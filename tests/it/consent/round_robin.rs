@@ -35,7 +35,7 @@ impl Three {
     }
 
     /// An agent and an approver behind the balancer, which begins with the first replica.
-    async fn people(&self) -> (Api, Api) {
+    pub(super) async fn people(&self) -> (Api, Api) {
         let (agent, approver) = (self.tenant.agent().await, self.tenant.approver().await);
         (agent.at(&self.balancer.url), approver.at(&self.balancer.url))
     }
@@ -47,7 +47,7 @@ impl Three {
     }
 
     /// Returns the caller at each replica.
-    fn everywhere(&self, api: &Api) -> [Api; 3] {
+    pub(super) fn everywhere(&self, api: &Api) -> [Api; 3] {
         [&self.stage.gateway, &self.second, &self.third].map(|gateway| gateway.ask_as(api))
     }
 
