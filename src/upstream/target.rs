@@ -19,6 +19,7 @@ use super::protocol::events::Hears;
 use super::protocol::jsonrpc::Round;
 use super::protocol::sent::Sent;
 use crate::domain::era::Era;
+use crate::domain::relay::Relay;
 use crate::domain::span::Span;
 
 /// Limits of one upstream on this replica.
@@ -62,6 +63,8 @@ pub struct Target {
     pub era: Option<Era>,
     /// Limits of the server.
     pub limits: Limits,
+    /// Messages of the server that reach the caller of a request.
+    pub relay: Relay,
 }
 
 /// Place of an upstream server, by its kind.

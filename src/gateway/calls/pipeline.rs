@@ -10,6 +10,7 @@ mod outcome;
 mod permit;
 pub(super) mod policy;
 mod record;
+mod relay;
 mod request;
 mod round;
 mod sending;
@@ -25,6 +26,7 @@ use self::checks::tool::CheckedTool;
 use self::checks::{Checked, offer, tool};
 use self::ending::{from_upstream, status_of, withdrawn};
 use self::policy::PolicyStep;
+use self::relay::CallRelay;
 use self::round::{Asking, InvalidState, OpenedRound};
 use self::sending::Sending;
 use super::Calls;
@@ -149,7 +151,8 @@ impl Calls {
             Err(refusal) => return Err(self.refuse(pending, &run, facts.refused(refusal)).await),
         };
         let round = std::mem::take(&mut request.round);
-        let opened = match self.open_round(attempt, round, || checked.digest(attempt)) {
+        let relay = checked.server().target.relay;
+        let opened = match self.open_round(attempt, (round, relay), || checked.digest(attempt)) {
             Ok(opened) => opened,
             Err(InvalidState) => return Err(self.refuse_state(pending, &run, facts).await),
         };
@@ -281,16 +284,29 @@ impl Calls {
             meta,
         );
         let round = std::mem::take(&mut opened.round);
-        let to_send = checked.to_send(request, attempt, round, Arc::clone(&sending.sent));
+        let mut to_send = checked.to_send(request, attempt, round, Arc::clone(&sending.sent));
+        let relay = CallRelay::between(self, (attempt, server, pending.record.id), &mut to_send);
+        let exchange = self.exchange(server, to_send);
+        let exchanged = async {
+            match relay {
+                // boxed: large and rare, it must not be part of every call's future
+                Some(relay) => Box::pin(relay.until(exchange)).await,
+                None => exchange.await,
+            }
+        };
         let mut stopped = pin!(stopped);
         let ended = tokio::select! {
             biased;
             // a request that was cancelled while it waited for its record is not sent at all
             code = &mut stopped => Err(withdrawn(code, &sending.sent)),
-            ended = self.exchange(server, to_send) => ended.map_err(|error| from_upstream(&error)),
+            ended = exchanged => ended.map_err(|error| from_upstream(&error)),
         };
         let record = &mut pending.record;
         record.upstream_ms = Some(clock::milliseconds(sending.elapsed()));
+        let asked = sending.sent.asked();
+        if !asked.is_zero() {
+            record.wait_ms = Some(record.wait_ms.unwrap_or_default() + clock::milliseconds(asked));
+        }
         let consent = permit.map(|permit| permit.id);
         let asking = Asking { attempt, server, opened: &opened, record: record.id, consent };
         let concluded = self.conclude(&asking, record, ended, || checked.digest(attempt)).await;
@@ -308,7 +324,8 @@ impl Calls {
         if let Checked::Tool(_) = checked {
             outcome = self.shorten(attempt, record, outcome).await;
         }
-        let whole = attempt.started.elapsed();
+        // the time of people is in no figure but the wait
+        let whole = attempt.started.elapsed().saturating_sub(asked);
         record.duration_ms = Some(clock::milliseconds(whole));
         if let (Some(took), Checked::Tool(call)) = (took, &checked) {
             self.overhead.observe(call.tier.as_str(), whole.saturating_sub(took));

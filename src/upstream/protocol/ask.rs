@@ -4,8 +4,8 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::upstream::error::UpstreamError;
-use crate::upstream::protocol::events::Hears;
 use crate::upstream::protocol::jsonrpc::Round;
+use crate::upstream::protocol::questions::Ear;
 
 /// Request to an upstream, not yet in the form of its era.
 pub(in crate::upstream) struct Ask<'a> {
@@ -16,8 +16,8 @@ pub(in crate::upstream) struct Ask<'a> {
     pub(in crate::upstream) members: &'a [(&'a str, &'a [u8])],
     pub(in crate::upstream) meta: &'a [(String, Bytes)],
     pub(in crate::upstream) param_headers: &'a [(String, String)],
-    /// Queue of the caller for what comes before the answer; `None` if nobody listens.
-    pub(in crate::upstream) hears: Option<&'a Hears>,
+    /// Caller as the upstream may talk to it; `None` if nobody listens.
+    pub(in crate::upstream) ear: Option<Ear<'a>>,
     /// Multi-round-trip part of a caller's request; `None` for the gateway's own requests.
     pub(in crate::upstream) round: Option<&'a Round>,
     /// API key whose share of memory the answer takes; `None` if there is none.
@@ -28,7 +28,7 @@ pub(in crate::upstream) struct Ask<'a> {
 impl<'a> Ask<'a> {
     /// Returns the token under which progress is asked for, if the caller wants any.
     pub(in crate::upstream) fn progress_token(&self, id: u64) -> Option<u64> {
-        self.hears.is_some_and(|hears| hears.progress).then_some(id)
+        self.ear.is_some_and(|ear| ear.hears.progress).then_some(id)
     }
 
     /// Creates a request of the gateway's own: no name, `_meta`, extra headers, progress or API key.
@@ -43,7 +43,7 @@ impl<'a> Ask<'a> {
             members,
             meta: &[],
             param_headers: &[],
-            hears: None,
+            ear: None,
             round: None,
             key: None,
             bytes_max,

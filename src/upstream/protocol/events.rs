@@ -42,6 +42,16 @@ pub enum QuestionReply {
     },
 }
 
+/// JSON-RPC error code for a question that could not be put.
+const UNASKED: i64 = -32603;
+
+impl QuestionReply {
+    /// Returns the answer to a question that could not be put to the client.
+    pub fn unasked(message: &str) -> QuestionReply {
+        QuestionReply::Refused { code: UNASKED, message: message.to_owned() }
+    }
+}
+
 /// Queue of a caller for what an upstream says before its answer, with what the caller wants to hear.
 #[derive(Clone, Debug)]
 pub struct Hears {

@@ -11,4 +11,5 @@ pub(super) mod measures;
 pub(super) mod offers;
 pub(super) mod page;
 pub(super) mod param_headers;
+pub(super) mod questions;
 pub(super) mod sent;

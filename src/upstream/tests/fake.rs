@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::super::*;
+use crate::domain::relay::Relay;
 
 /// Request as it arrived.
 #[derive(Clone, Debug)]
@@ -211,6 +212,7 @@ impl Fake {
             }),
             era: None,
             limits: limits(),
+            relay: Relay::NOTHING,
         }
     }
 
