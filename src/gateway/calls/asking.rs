@@ -373,3 +373,38 @@ fn is_closed(raw: &[u8]) -> bool {
     }
     serde_json::from_slice::<Answer>(raw).is_ok_and(|answer| answer.action == "cancel")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(raw: &'static str, state: Option<Replaced>) -> RoundQuestions {
+        let refusal = Refusal::new(Code::UpstreamNeedsInput, "");
+        let refused = Refused { refusal, tool: None, variant: None, declared: None, is_structured: true };
+        let unanswered = Box::new(Unanswered { consent: None, refused });
+        RoundQuestions::read(&Bytes::from_static(raw.as_bytes()), state, unanswered).unwrap()
+    }
+
+    #[test]
+    fn questions_of_a_round_are_read_with_the_sealed_state() {
+        let raw = r#"{"requestState":"own","inputRequests":{"a":{"method":"roots/list"},"b":{"method":"x","params":{"n":1e400}}}}"#;
+        let start = raw.find("\"own\"").unwrap();
+        let questions = read(raw, Some((start..start + 5, "\"sealed\"".to_owned())));
+        assert_eq!(questions.state.as_deref(), Some(&b"\"sealed\""[..]));
+        let inputs: Vec<(&str, &str, &[u8])> =
+            questions.inputs.iter().map(|(key, method, params)| (&**key, &**method, &**params)).collect();
+        assert_eq!(inputs, [("a", "roots/list", &b"{}"[..]), ("b", "x", br#"{"n":1e400}"#)]);
+        // a server without a state of its own, whose call has used a permission up
+        let added = read(r#"{"inputRequests":{}}"#, Some((1..1, r#""requestState":"sealed","#.to_owned())));
+        assert_eq!((added.state.as_deref(), added.inputs.len()), (Some(&b"\"sealed\""[..]), 0));
+        assert_eq!(read(r#"{"inputRequests":{}}"#, None).state, None);
+    }
+
+    #[test]
+    fn a_closed_form_is_no_answer() {
+        assert!(is_closed(br#"{"action":"cancel"}"#));
+        for other in [r#"{"action":"decline"}"#, r#"{"action":"accept","content":{}}"#, "{}", "7"] {
+            assert!(!is_closed(other.as_bytes()), "{other}");
+        }
+    }
+}
