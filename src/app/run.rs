@@ -251,6 +251,13 @@ fn egress(config: &Config) -> anyhow::Result<Arc<Egress>> {
 const RECORD_BYTES: usize = 2048;
 /// Purpose label for deriving the keys of digests of calls from the shared secrets.
 const CONSENT_PURPOSE: &[u8] = b"mcpproxy permission requests v1";
+/// Purpose label for deriving the keys that seal ids of requests to clients.
+const REPLY_PURPOSE: &[u8] = b"mcpproxy requests to clients v1";
+
+/// Returns the keys for one purpose, one of each shared secret.
+fn derived(config: &Config, purpose: &[u8]) -> Arc<[Key]> {
+    config.session_keys.iter().map(|key| Key::of_secret(key.expose().as_bytes(), purpose)).collect()
+}
 
 fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Options {
     let limits = &config.limits;
@@ -261,11 +268,9 @@ fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Opt
         policy: Arc::clone(&config.policy),
         keyring: Arc::new(keyring),
         rounds: Arc::new(Rounds::new(config.session_keys.iter().map(|key| key.expose().as_bytes()))),
-        consent_keys: config
-            .session_keys
-            .iter()
-            .map(|key| Key::of_secret(key.expose().as_bytes(), CONSENT_PURPOSE))
-            .collect(),
+        consent_keys: derived(config, CONSENT_PURPOSE),
+        reply_keys: derived(config, REPLY_PURPOSE),
+        consent_hold: limits.consent_hold,
         consent: AskLimits {
             per_minute: limits.consent_asks_per_minute.into(),
             pending: limits.consent_pending_per_key.into(),

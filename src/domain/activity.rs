@@ -29,6 +29,8 @@ text_enum! {
         Policy = "policy",
         /// Step of a permission request.
         Consent = "consent",
+        /// Question of a server to the client in the middle of a call, until its answer.
+        Question = "question",
         /// Requests without a valid key, counted.
         AuthFailure = "auth_failure",
         /// Real outcome of a call whose record had already been closed as `unknown`.

@@ -62,7 +62,7 @@ fn drop_beginning(text: &mut String, values: &[String]) {
 }
 
 /// Returns the text without terminal sequences, control characters and marks that change the direction of text.
-pub(super) fn plain(text: &str) -> String {
+pub(in crate::domain) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(char) = chars.next() {

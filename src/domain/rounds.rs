@@ -1,11 +1,14 @@
 //! Requests of several rounds: capabilities of the client, input requests of the server, and the state between rounds (MCP
 //! 2026-07-28, multi-round-trip requests).
 
+mod attributed;
 mod input;
 mod state;
 
-pub use self::input::{Asked, CONSENT_KEY, Capabilities, Misfit, TooLarge};
+pub use self::attributed::{attributed, attributed_log, attributed_result};
+pub use self::input::{Asked, CONSENT_KEY, Capabilities, Misfit, QUESTION_BYTES_MAX, TooLarge};
 pub use self::state::{Bound, RoundConsent, State};
+pub use super::relay::QuestionKind;
 
 /// Largest part of `clientCapabilities` that is passed on, in bytes.
 pub const CAPABILITIES_BYTES_MAX: usize = 4 * 1024;

@@ -139,6 +139,15 @@ pub enum Place<'a> {
         /// Tenant of the log.
         tenant: TenantId,
     },
+    /// Request to a client, and the client's reply.
+    ClientRequest {
+        /// Tenant of the client.
+        tenant: TenantId,
+        /// API key of the client; nil for the bootstrap key.
+        principal: Uuid,
+        /// Digest of the client's session.
+        session: &'a [u8; 32],
+    },
     /// State that a request carries from one round to the next.
     RequestState {
         /// Tenant of the request.
@@ -188,6 +197,12 @@ impl Place<'_> {
             Place::OfStream { tenant } => {
                 out.extend(b"place of a stream\0");
                 out.extend(tenant.0.as_bytes());
+            }
+            Place::ClientRequest { tenant, principal, session } => {
+                out.extend(b"client request\0");
+                out.extend(tenant.0.as_bytes());
+                out.extend(principal.as_bytes());
+                out.extend(session);
             }
             Place::RequestState { tenant, principal, digest } => {
                 out.extend(b"request state\0");
@@ -319,6 +334,10 @@ mod tests {
             Place::WebhookSecret { tenant: tenant(1), url: "https://a.example/y" },
             Place::OfStream { tenant: tenant(1) },
             Place::OfStream { tenant: tenant(2) },
+            Place::ClientRequest { tenant: tenant(1), principal: Uuid::from_u128(1), session: &[1; 32] },
+            Place::ClientRequest { tenant: tenant(2), principal: Uuid::from_u128(1), session: &[1; 32] },
+            Place::ClientRequest { tenant: tenant(1), principal: Uuid::from_u128(2), session: &[1; 32] },
+            Place::ClientRequest { tenant: tenant(1), principal: Uuid::from_u128(1), session: &[2; 32] },
             Place::RequestState { tenant: tenant(1), principal: Uuid::from_u128(1), digest: &[1; 32] },
             Place::RequestState { tenant: tenant(2), principal: Uuid::from_u128(1), digest: &[1; 32] },
             Place::RequestState { tenant: tenant(1), principal: Uuid::from_u128(2), digest: &[1; 32] },

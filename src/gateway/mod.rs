@@ -1,7 +1,7 @@
 //! Floor 2: the use cases. The only floor that knows both store and upstream; it returns values, never HTTP or JSON-RPC.
 //!
 //! Each folder is a wing with one owner. A wing uses those after it in this list and never one before it: `upkeep`,
-//! `servers`, `calls`, `search`, `consent`, `log`, `tenants`, `catalog`. The files beside the folders are shared by all wings and know
+//! `servers`, `calls`, `search`, `consent`, `log`, `mailbox`, `tenants`, `catalog`. The files beside the folders are shared by all wings and know
 //! none of them.
 
 mod calls;
@@ -13,6 +13,7 @@ mod error;
 mod kept;
 mod life;
 mod log;
+mod mailbox;
 mod options;
 mod outlive;
 mod rounds;
@@ -24,11 +25,13 @@ mod upkeep;
 
 pub use crate::store::OfferView;
 pub use crate::upstream::{
-    FREE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals, URI_BYTES_MAX,
+    CallEvent, FREE_BYTES_MAX, Hears, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals,
+    QuestionReply, ServerQuestion, URI_BYTES_MAX,
 };
 pub use calls::{
-    CallOutcome, CallRequest, Callee, Calls, CancelBy, Door, ExplainRequest, Explained, OfferRequest,
-    PolicyVerdict, ReadRequest, ReadResult, Refused, Replaced, RoundRequest, TextPage, ToolRequest, Wanted,
+    CallOutcome, CallRequest, Callee, Calls, CancelBy, ClientLine, ClientQuestion, Door, ExplainRequest,
+    Explained, OfferRequest, PolicyVerdict, ReadRequest, ReadResult, Refused, Replaced, RoundRequest,
+    TextPage, ToClient, ToolRequest, Unanswered, Wanted,
 };
 pub use catalog::{
     Catalog, DirectPage, DirectView, ListKey, ListPlan, Offer, OffersPage, OffersView, ServerEntry,
@@ -45,6 +48,7 @@ pub use log::{
     Act, Acting, ActivityLog, Attempt, Attempted, Client, Log, LogMeasures, LogVitals, News, ReadAttempt,
     ReadUnderWay, RecordUnavailable, RefusedAttempt, TailReach,
 };
+pub use mailbox::{Mailbox, REPLY_BYTES_MAX, ReplyEnd};
 pub use options::{ActivityLimits, EmbeddingsOptions, Options};
 pub use outlive::{Apart, Outlive};
 pub use rounds::Rounds;
@@ -82,6 +86,8 @@ pub struct Gateway {
     pub search: Arc<Search>,
     /// Permission requests.
     pub consent: Arc<Consent>,
+    /// Replies of clients to requests of the gateway.
+    pub mailbox: Arc<Mailbox>,
     /// Calls of tools, prompts and resources.
     pub calls: Arc<Calls>,
     /// Upstream servers, and decisions about them.
@@ -111,11 +117,13 @@ impl Gateway {
         let log = Arc::new(Log::new(&ground, &tenants));
         let search = Arc::new(Search::new(&ground, &tenants, &log, tls)?);
         let consent = Arc::new(Consent::new(&ground, &tenants));
-        let calls = Arc::new(Calls::new(&ground, &tenants, &log, &consent));
+        let mailbox = Arc::new(Mailbox::new(&ground));
+        let calls = Arc::new(Calls::new(&ground, &tenants, &log, (&consent, &mailbox)));
         let servers = Arc::new(Servers::new(&ground, egress, &tenants, &log, (journal, lines)));
-        let upkeep = Arc::new(Upkeep::new(&ground, &tenants, &log, &search, (&consent, &calls), &servers));
+        let upkeep =
+            Arc::new(Upkeep::new(&ground, &tenants, &log, &search, (&consent, &calls, &mailbox), &servers));
         let Ground { options, life, .. } = ground;
-        Ok(Gateway { options, life, tenants, log, search, consent, calls, servers, upkeep })
+        Ok(Gateway { options, life, tenants, log, search, consent, mailbox, calls, servers, upkeep })
     }
 }
 

@@ -29,6 +29,10 @@ pub struct Options {
     pub rounds: Arc<Rounds>,
     /// Keys of the digests by which permission requests know their calls; the first is stored, all are looked for.
     pub consent_keys: Arc<[Key]>,
+    /// Keys that seal the ids of requests to clients; the first seals, all open.
+    pub reply_keys: Arc<[Key]>,
+    /// Longest time that a call is held for the person at its client, who is asked whether it may run.
+    pub consent_hold: Duration,
     /// Limits on the permission requests of one key.
     pub consent: AskLimits,
     /// SHA-256 of the bootstrap key.

@@ -11,6 +11,7 @@ mod activity_summary;
 mod activity_tail;
 mod activity_write;
 mod api_keys;
+mod client_replies;
 mod connect;
 mod consent;
 mod error;
@@ -54,6 +55,7 @@ pub use activity_summary::{ActivityCount, ActivitySummary, CallSummary, Decision
 pub use activity_tail::{Commit, Tail};
 pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
+pub use client_replies::NewReply;
 pub use consent::{
     AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentFilter, ConsentGrant, ConsentRow,
     ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, HeldFence, NewConsent, NewDecision, NewGrant,
@@ -77,8 +79,8 @@ pub use removed::TABLES_OF_SERVERS;
 pub use replicas::{Beat, HEARTBEAT_TTL_S, ReplicaLease};
 pub use response_cache::{CacheQuota, CachedText, NewCachedTexts};
 pub use revisions::{
-    CancelNotice, Change, ConsentNotice, Listener, MISLED_KEYS_MAX, Misled, MisledKey, Notice, RevisionKind,
-    TurnNotice,
+    CancelNotice, Change, ConsentNotice, Listener, MISLED_KEYS_MAX, Misled, MisledKey, Notice, ReplyNews,
+    ReplyNotice, RevisionKind, TurnNotice,
 };
 pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret};
 pub use server_logs::{NewLogLine, StoredLogLine};

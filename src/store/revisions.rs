@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError, Stored, leftovers};
-use crate::domain::id::{KeyId, TenantId};
+use crate::domain::id::{KeyId, ReplicaId, TenantId};
 use crate::domain::text_enum::text_enum;
 
 const CHANNEL: &str = "mcpproxy_revisions";
@@ -21,6 +21,7 @@ const CANCEL_CHANNEL: &str = "mcpproxy_cancel";
 const MISLED_CHANNEL: &str = "mcpproxy_misled";
 const CONSENT_CHANNEL: &str = "mcpproxy_consent";
 const TURN_CHANNEL: &str = "mcpproxy_turn";
+const REPLY_CHANNEL: &str = "mcpproxy_reply";
 /// Most keys in one notice, whose payload has at most 8000 bytes.
 pub const MISLED_KEYS_MAX: usize = 100;
 /// Silence after which a listener checks its connection.
@@ -108,6 +109,40 @@ pub struct TurnNotice {
     pub began_at: DateTime<Utc>,
 }
 
+/// Notice about those who wait for replies of a client. A lost one costs a poll, or leaves them to the end of their time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplyNotice {
+    /// Tenant of the client.
+    pub tenant: TenantId,
+    /// News.
+    pub news: ReplyNews,
+}
+
+/// News for those who wait for replies of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReplyNews {
+    /// A reply is stored.
+    Kept {
+        /// Replica that waits for it.
+        replica: ReplicaId,
+        /// Id of whoever waits.
+        id: uuid::Uuid,
+    },
+    /// The client has ended its session.
+    SessionEnded {
+        /// Key of the session; `None` for the bootstrap key.
+        key: Option<KeyId>,
+        /// Id of the session.
+        session: String,
+    },
+}
+
+impl ReplyNotice {
+    pub(super) fn kept(tenant: TenantId, replica: ReplicaId, id: uuid::Uuid) -> ReplyNotice {
+        ReplyNotice { tenant, news: ReplyNews::Kept { replica, id } }
+    }
+}
+
 /// Notice that a replica receives from the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -121,6 +156,8 @@ pub enum Notice {
     Consent(ConsentNotice),
     /// A person has ended a turn.
     Turn(TurnNotice),
+    /// A client has replied, or ended its session.
+    Reply(ReplyNotice),
 }
 
 /// Takes the next revision; must be first in a transaction that changes something. The row lock serializes writers of
@@ -214,6 +251,13 @@ pub(super) async fn tell_turn(tx: &mut Unit, notice: &TurnNotice) -> Result<(), 
     Ok(())
 }
 
+/// Notifies every replica of news about replies, once the transaction is committed.
+pub(super) async fn tell_reply(tx: &mut Unit, notice: &ReplyNotice) -> Result<(), StoreError> {
+    let payload = serde_json::json!(notice).to_string();
+    sqlx::query("select pg_notify($1, $2)").bind(REPLY_CHANNEL).bind(payload).execute(&mut **tx).await?;
+    Ok(())
+}
+
 /// Returns a revision within a snapshot.
 pub(super) async fn current(tx: &mut Unit, tenant: TenantId, kind: RevisionKind) -> Result<i64, StoreError> {
     let rev = sqlx::query_scalar("select rev from revisions where tenant_id = $1 and kind = $2")
@@ -297,7 +341,8 @@ impl Store {
         let mut listener = PgListener::connect_with(&pool).await?;
         // the caller reconnects: it must then compare revisions, or notices are lost unseen
         listener.eager_reconnect(false);
-        let channels = [CHANNEL, CANCEL_CHANNEL, MISLED_CHANNEL, CONSENT_CHANNEL, TURN_CHANNEL];
+        let channels =
+            [CHANNEL, CANCEL_CHANNEL, MISLED_CHANNEL, CONSENT_CHANNEL, TURN_CHANNEL, REPLY_CHANNEL];
         timeout(LISTEN_ANSWER_MAX, listener.listen_all(channels))
             .await
             .map_err(|_| sqlx::Error::PoolTimedOut)??;
@@ -343,6 +388,7 @@ impl Listener {
                         MISLED_CHANNEL => serde_json::from_str(payload).map(Notice::Misled),
                         CONSENT_CHANNEL => serde_json::from_str(payload).map(Notice::Consent),
                         TURN_CHANNEL => serde_json::from_str(payload).map(Notice::Turn),
+                        REPLY_CHANNEL => serde_json::from_str(payload).map(Notice::Reply),
                         _ => serde_json::from_str(payload).map(Notice::Change),
                     };
                     // a notice of a newer release concerns data that this binary does not hold

@@ -17,6 +17,7 @@ use crate::domain::era::Era;
 use crate::domain::id::{IdentityId, KeyId, ServerId, TenantId};
 use crate::domain::person::Person;
 use crate::domain::quota::Quotas;
+use crate::domain::relay::Relay;
 use crate::domain::server::ConnectionState;
 use crate::domain::server_kind::ServerKind;
 use crate::domain::server_url::without_query;
@@ -47,6 +48,8 @@ pub struct Server {
     pub baselined: bool,
     /// Limits of the server itself, by name.
     pub limits: Json<serde_json::Map<String, serde_json::Value>>,
+    /// Messages of the server that reach the client of a call; `None` for the default.
+    pub relay: Option<Json<serde_json::Value>>,
     /// Protocol era that the server was found to speak; `None` before that.
     pub era: Option<Stored<Era>>,
     /// State of the connection.
@@ -93,6 +96,7 @@ impl Server {
             auto_approve: false,
             baselined: true,
             limits: Json::default(),
+            relay: None,
             era: None,
             connection: ConnectionState::Unknown.into(),
             last_ok_at: None,
@@ -117,6 +121,11 @@ impl Server {
         ServerId(self.server_id)
     }
 
+    /// Returns which messages of the server reach the client of a call.
+    pub fn relay(&self) -> Relay {
+        Relay::stored(self.relay.as_deref())
+    }
+
     /// Returns who added the server, or moved it last; `None` where only the key is known.
     pub fn adder(&self) -> Option<Person> {
         (self.adder_key == self.added_by).then(|| Person {
@@ -131,7 +140,7 @@ impl Server {
 macro_rules! server_columns {
     () => {
         "server_id, name, kind, url, command,
-         (select t.name from tenants t where t.tenant_id = servers.tenant_id) as tenant_name, enabled, quarantined, auto_approve, baselined, limits, era, connection, \
+         (select t.name from tenants t where t.tenant_id = servers.tenant_id) as tenant_name, enabled, quarantined, auto_approve, baselined, limits, relay, era, connection, \
          last_ok_at, last_error,
          (select string_agg(value, '; ' order by key) from jsonb_each_text(offers_error)) as offers_error,
          added_by, adder_key, adder_owner, adder_identity, adder_creator, created_at, version, rev, header_names"
@@ -159,6 +168,8 @@ pub struct NewServer {
     pub auto_approve: bool,
     /// Limits of the server itself, by name.
     pub limits: serde_json::Map<String, serde_json::Value>,
+    /// Messages that reach the client of a call; `None` for the default.
+    pub relay: Option<Relay>,
     /// Sealed headers that the server is called with; `None` for none.
     pub headers: Option<SealedHeaders>,
     /// Person who adds the server.
@@ -188,6 +199,8 @@ pub struct ServerPatch {
     pub auto_approve: Option<bool>,
     /// New limits of the server itself, by name.
     pub limits: Option<serde_json::Map<String, serde_json::Value>>,
+    /// New choice of the messages that reach the client of a call.
+    pub relay: Option<Relay>,
     /// Change of the headers that the server is called with.
     pub headers: Option<HeadersPatch>,
     /// Version that the server must still have; `None` for any.
@@ -215,8 +228,8 @@ impl Store {
         let server = sqlx::query_as(concat!(
             "insert into servers (tenant_id, server_id, name, kind, url, enabled, quarantined, auto_approve,
                  limits, added_by, rev, header_names, command, adder_key, adder_owner, adder_creator,
-                 adder_identity)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $10, $14, $15, $16) returning ",
+                 adder_identity, relay)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $10, $14, $15, $16, $17) returning ",
             server_columns!()
         ))
         .bind(tenant.0)
@@ -235,6 +248,7 @@ impl Store {
         .bind(&new.added_by.owner)
         .bind(new.added_by.creator.map(|key| key.0))
         .bind(new.added_by.identity.map(|identity| identity.0))
+        .bind(new.relay.map(Json))
         .fetch_one(&mut *tx)
         .await
         .map_err(|error| StoreError::from_insert(error, "servers_name", "a server of this name exists"))?;
@@ -332,7 +346,7 @@ impl Store {
         let updated: Option<Server> = sqlx::query_as(concat!(
             "update servers set url = coalesce($3, url), command = coalesce($13, command), enabled = coalesce($4, enabled),
                  quarantined = coalesce($5, quarantined) or ($14 and not baselined), auto_approve = coalesce($7, auto_approve),
-                 limits = coalesce($8, limits), era = case when $6 then null else era end,
+                 limits = coalesce($8, limits), relay = coalesce($18, relay), era = case when $6 then null else era end,
                  baselined = baselined and not $6,
                  added_by = case when $6 then $11 else added_by end,
                  adder_key = case when $6 then $11 else adder_key end,
@@ -364,6 +378,7 @@ impl Store {
         .bind(by.and_then(|by| by.owner.as_deref()))
         .bind(by.and_then(|by| by.creator).map(|key| key.0))
         .bind(by.and_then(|by| by.identity).map(|identity| identity.0))
+        .bind(patch.relay.map(Json))
         .fetch_optional(&mut *tx)
         .await?;
         let updated = updated.ok_or(StoreError::Conflict("the server changed since that version"))?;

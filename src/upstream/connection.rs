@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 
 use self::turns::Turns;
@@ -22,10 +22,12 @@ use super::protocol::ask::{Ask, refused};
 use super::protocol::exchange::{UpstreamExchange, verdict};
 use super::protocol::jsonrpc::{self, Answer};
 use super::protocol::offers::{Announced, DeclaredOffers};
+use super::protocol::questions::Ear;
 use super::protocol::sent::Sent;
 use super::stdio::Children;
 use super::target::{Limits, Request, Target, Upstream};
 use crate::domain::era::Era;
+use crate::domain::relay::Relay;
 
 /// Locks that serialize the gateway's own requests to one upstream.
 #[derive(Debug, Default)]
@@ -45,6 +47,9 @@ pub struct Connection {
     pub(super) health: Arc<Health>,
     pub(super) asides: Asides,
     pub(super) turns: Turns,
+    relay: Relay,
+    /// Places for questions to callers, which hold their place among the calls meanwhile.
+    questions: Semaphore,
     pub(super) link: Result<Arc<dyn UpstreamExchange>, UpstreamError>,
 }
 
@@ -59,14 +64,17 @@ impl fmt::Debug for Connection {
 
 impl Connection {
     /// Creates the connection; the first request opens it. A URL that egress refuses, or a program that the
-    /// deployment does not offer, makes every request fail. A program that `before` runs for the same server goes on.
+    /// deployment does not offer, makes every request fail. A program that `before` runs for the same server goes on,
+    /// unless it may ask for something else now.
     pub(super) fn new(
         dialer: &Dialer,
         children: &Arc<Children>,
         target: &Target,
         before: Option<&Connection>,
     ) -> Self {
-        let before = before.and_then(|before| Some((&before.upstream, before.link.as_ref().ok()?)));
+        let before = before
+            .filter(|before| before.relay == target.relay)
+            .and_then(|before| Some((&before.upstream, before.link.as_ref().ok()?)));
         Self::with_link(target, kinds::open(dialer, children, target, before))
     }
 
@@ -96,6 +104,9 @@ impl Connection {
             health: Arc::new(Health::new(limits.breaker)),
             asides: Asides::default(),
             turns: Turns::default(),
+            relay: target.relay,
+            // calls that wait for a person must not keep all others out
+            questions: Semaphore::new((running_max / 2).max(1)),
             link,
         }
     }
@@ -162,7 +173,12 @@ impl Connection {
             members: &own.into_iter().chain(rest).collect::<Vec<_>>(),
             meta: &request.meta,
             param_headers: &request.param_headers,
-            progress: request.progress.as_ref(),
+            ear: request.hears.as_ref().map(|hears| Ear {
+                hears,
+                relay: self.relay,
+                sent: &request.sent,
+                places: &self.questions,
+            }),
             round: Some(&request.round),
             key: request.key,
             bytes_max: self.limits.response_bytes_max,

@@ -33,6 +33,7 @@ pub use self::http::embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Pat
 pub use self::http::rmcp::{WatchEnd, Watcher};
 pub use self::http::webhook::{WebhookError, WebhookPost};
 pub use self::pool::{CONNECTIONS_MAX, Pool, PoolVitals};
+pub use self::protocol::events::{CallEvent, Hears, QuestionReply, ServerQuestion};
 pub use self::protocol::jsonrpc::{Answer, Round};
 pub use self::protocol::list_kind::{
     DEFINITION_BYTES_MAX, LIST_BYTES_MAX, ListKind, NAME_BYTES_MAX, OFFERS_BYTES_MAX, PROMPTS_MAX,

@@ -9,16 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
 use uuid::Uuid;
 
 pub(super) use self::http::USER_AGENT;
 pub use self::http::{Credential, HttpServer, is_reserved_header};
 pub use self::program::Program;
 use super::admission::breaker::BreakerRules;
+use super::protocol::events::Hears;
 use super::protocol::jsonrpc::Round;
 use super::protocol::sent::Sent;
 use crate::domain::era::Era;
+use crate::domain::relay::Relay;
 use crate::domain::span::Span;
 
 /// Limits of one upstream on this replica.
@@ -62,6 +63,8 @@ pub struct Target {
     pub era: Option<Era>,
     /// Limits of the server.
     pub limits: Limits,
+    /// Messages of the server that reach the caller of a request.
+    pub relay: Relay,
 }
 
 /// Place of an upstream server, by its kind.
@@ -224,8 +227,8 @@ pub struct Request {
     pub meta: Vec<(String, Bytes)>,
     /// `Mcp-Param-*` headers, from [`super::param_headers()`]; sent in the modern era only.
     pub param_headers: Vec<(String, String)>,
-    /// Queue for the raw `params` of progress notifications; `None` asks for no progress.
-    pub progress: Option<mpsc::Sender<Bytes>>,
+    /// Queue of the caller for what comes before the answer; `None` if nobody listens.
+    pub hears: Option<Hears>,
     /// Multi-round-trip part of the request.
     pub round: Round,
     /// API key whose share of memory the answer takes; `None` if there is none.

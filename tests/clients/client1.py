@@ -1,8 +1,9 @@
 """The official Python client of the handshake revisions: `mcp` 1.x.
 
-    python client1.py URL KEY STEPS_JSON
+    python client1.py URL KEY STEPS_JSON [ANSWER_JSON]
 
-The step `listen` is in listen.py.
+With an answer it declares that it shows forms, and answers each of them so, such as {"action": "decline"}; the report has
+what it was asked. The step `listen` is in listen.py.
 """
 
 import json
@@ -86,16 +87,29 @@ class Driver:
 
 
 @asynccontextmanager
-async def open_client(url, key, _):
+async def open_client(url, key, arguments):
     traffic = Traffic()
+    asked = []
+
+    async def answer_form(_, params):
+        asked.append(params.model_dump(mode="json", by_alias=True, exclude_none=True))
+        return types.ElicitResult.model_validate_json(arguments[0])
+
     connect = streamablehttp_client(url, headers={"X-API-Key": key}, httpx_client_factory=traffic.factory)
     handler = traffic.stream.on_message
     async with (
         connect as (read, write, _),
-        ClientSession(read, write, client_info=CLIENT_INFO, message_handler=handler) as session,
+        ClientSession(
+            read,
+            write,
+            client_info=CLIENT_INFO,
+            message_handler=handler,
+            elicitation_callback=answer_form if arguments else None,
+        ) as session,
     ):
         greeting = await session.initialize()
-        yield Driver(session, traffic, {"era": "legacy", "protocolVersion": greeting.protocolVersion})
+        about = {"era": "legacy", "protocolVersion": greeting.protocolVersion, "asked": asked}
+        yield Driver(session, traffic, about)
 
 
 main(open_client)

@@ -1,12 +1,14 @@
 // The official TypeScript client of the handshake revisions: `@modelcontextprotocol/sdk`.
 //
-//   node sdk1.mjs URL KEY STEPS_JSON
+//   node sdk1.mjs URL KEY STEPS_JSON [ANSWER_JSON]
 //
-// The step `listen` is in listen.mjs.
+// With an answer it declares that it shows forms, and answers each of them so, such as {"action": "decline"}; the report
+// has what it was asked. The step `listen` is in listen.mjs.
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import {
+  ElicitRequestSchema,
   PromptListChangedNotificationSchema,
   ResourceListChangedNotificationSchema,
   ToolListChangedNotificationSchema,
@@ -19,8 +21,16 @@ const CHANGED = {
   resources: ResourceListChangedNotificationSchema,
 };
 
-await main(({ url, requestInit, fetch }) => {
-  const client = new Client(CLIENT_INFO);
+await main(({ url, requestInit, fetch, args: [answer] }) => {
+  const capabilities = answer === undefined ? {} : { elicitation: {} };
+  const client = new Client(CLIENT_INFO, { capabilities });
+  const asked = [];
+  if (answer !== undefined) {
+    client.setRequestHandler(ElicitRequestSchema, (request) => {
+      asked.push(request.params);
+      return JSON.parse(answer);
+    });
+  }
   const transport = new StreamableHTTPClientTransport(url, { requestInit, fetch });
   return {
     client,
@@ -31,6 +41,7 @@ await main(({ url, requestInit, fetch }) => {
       era: 'legacy',
       protocolVersion: transport.protocolVersion ?? null,
       sessionId: transport.sessionId ?? null,
+      asked,
     }),
   };
 });

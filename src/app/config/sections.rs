@@ -245,6 +245,8 @@ pub struct LimitSettings {
     pub consent_asks_per_minute: u32,
     /// Most open permission requests of one key.
     pub consent_pending_per_key: u32,
+    /// Longest time that a call is held for the person at its client.
+    pub consent_hold: Duration,
     /// Time for which a page of `/metrics` is reused.
     pub metrics_age_max: Duration,
     /// Database connections for committing activity records.

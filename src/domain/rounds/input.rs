@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{CAPABILITIES_BYTES_MAX, INPUT_REQUESTS_MAX, STATE_BYTES_MAX};
 use crate::domain::json::{self, Member};
+use crate::domain::relay::Relay;
 
 /// Capabilities to answer input requests, each with the method of such a request.
 const KINDS: [(&str, &str); 3] =
@@ -51,13 +52,23 @@ impl Capabilities {
         &self.0
     }
 
+    /// Returns the part of the capabilities that a server may use.
+    #[must_use]
+    pub fn within(&self, relay: Relay) -> Capabilities {
+        let names =
+            [(relay.elicitation, "elicitation"), (relay.sampling, "sampling"), (relay.roots, "roots")];
+        let kept_back: Vec<&str> =
+            names.into_iter().filter_map(|(may, name)| (!may).then_some(name)).collect();
+        Capabilities(json::without_members(&self.0, &kept_back).into_owned())
+    }
+
     /// Returns whether a client with these capabilities shows forms to a person.
     pub fn has_forms(&self) -> bool {
         self.allows("elicitation/create", "{}")
     }
 
     /// Returns whether a client with these capabilities can answer this request.
-    fn allows(&self, method: &str, params: &str) -> bool {
+    pub fn allows(&self, method: &str, params: &str) -> bool {
         let Some((kind, _)) = KINDS.iter().find(|(_, asks)| *asks == method) else { return false };
         let Some(declared) = member(&self.0, kind) else { return false };
         match *kind {
@@ -89,8 +100,8 @@ fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     value.filter(|raw| *raw != "null")
 }
 
-/// Largest answer that requests input, in bytes.
-const QUESTION_BYTES_MAX: usize = 1024 * 1024;
+/// Largest answer that requests input, and largest `params` of a question, in bytes.
+pub const QUESTION_BYTES_MAX: usize = 1024 * 1024;
 
 /// Answer of a server that requests input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,6 +201,16 @@ mod tests {
         let frame = r#"{"roots":{"x":""}}"#.len();
         assert_eq!(sized(CAPABILITIES_BYTES_MAX - frame).unwrap().as_str().len(), CAPABILITIES_BYTES_MAX);
         assert_eq!(sized(CAPABILITIES_BYTES_MAX - frame + 1), Err(TooLarge));
+    }
+
+    #[test]
+    fn a_server_sees_what_its_relay_lets_pass() {
+        let all = declared(r#"{"elicitation":{"url":{}},"sampling":{"tools":{}},"roots":{}}"#);
+        let within = |relay| all.within(relay).as_str().to_owned();
+        assert_eq!(within(Relay::NOTHING), "{}");
+        assert_eq!(within(Relay::default()), r#"{"elicitation":{"url":{}}}"#);
+        assert_eq!(within(Relay { roots: true, ..Relay::NOTHING }), r#"{"roots":{}}"#);
+        assert_eq!(within(Relay { sampling: true, roots: true, ..Relay::default() }), all.as_str());
     }
 
     #[test]

@@ -93,8 +93,8 @@ struct Filter {
     /// Tool, as TOOL or SERVER:TOOL; with --type admin the act, for example servers.create
     #[arg(long)]
     tool: Option<String>,
-    /// Kind of record: tool_call, search, cache_read, direct_call, admin, policy, consent, auth_failure, late_outcome or
-    /// system
+    /// Kind of record: tool_call, search, cache_read, direct_call, admin, policy, consent, question, auth_failure,
+    /// late_outcome or system
     #[arg(long = "type")]
     kind: Option<String>,
     /// Origin of the request: mcp, direct, rest, cli, console or system

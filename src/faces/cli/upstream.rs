@@ -98,6 +98,10 @@ struct Add {
     /// Tighter limit, for example call_timeout_s=20; may be repeated
     #[arg(long = "limit", value_name = "NAME=VALUE")]
     limits: Vec<String>,
+    /// Whether the server may ask or tell clients something in the middle of a call: elicitation (true unless set), sampling,
+    /// roots or logging, for example sampling=true; may be repeated
+    #[arg(long = "relay", value_name = "NAME=BOOL")]
+    relay: Vec<String>,
     #[command(flatten)]
     output: Output,
 }
@@ -129,6 +133,10 @@ struct Update {
     /// Remove all limits of the server
     #[arg(long, conflicts_with = "limits")]
     no_limits: bool,
+    /// What the server may ask or tell clients in the middle of a call: elicitation, sampling, roots or logging, for example
+    /// sampling=true; may be repeated. What is not named gets its default again
+    #[arg(long = "relay", value_name = "NAME=BOOL")]
+    relay: Vec<String>,
     #[command(flatten)]
     output: Output,
 }
@@ -211,6 +219,9 @@ impl Add {
         if !self.limits.is_empty() {
             body.insert("limits".to_owned(), Value::Object(input::settings(&self.limits)?));
         }
+        if !self.relay.is_empty() {
+            body.insert("relay".to_owned(), Value::Object(input::settings(&self.relay)?));
+        }
         let answer = client.send(Method::POST, &["servers"], Value::Object(body).to_string()).await?;
         self.output.thing(&answer.text, show::fields)?;
         warn(&answer.json()?);
@@ -236,9 +247,13 @@ impl Update {
         if self.no_limits || !self.limits.is_empty() {
             body.insert("limits".to_owned(), Value::Object(input::settings(&self.limits)?));
         }
+        if !self.relay.is_empty() {
+            body.insert("relay".to_owned(), Value::Object(input::settings(&self.relay)?));
+        }
         if body.is_empty() {
             return Err(Failure::Usage(
-                "nothing to change: give --address (--url is where the gateway is), --header, --limit or --auto-approve"
+                "nothing to change: give --address (--url is where the gateway is), --header, --limit, --relay or \
+                 --auto-approve"
                     .to_owned(),
             ));
         }

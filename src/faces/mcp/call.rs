@@ -1,42 +1,40 @@
 //! `tools/call`: from raw params to the pipeline and back, with progress on the way.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::stream;
 use http::StatusCode;
 use tokio::sync::mpsc;
 
 use super::envelope::{MEMBERS_MAX, TOO_MANY_MEMBERS, is_id};
-use super::jsonrpc::{BROKEN, RpcError, message, notification};
+use super::jsonrpc::{RpcError, message};
 use super::management::Managing;
 use super::operation::{Operation, OperationSubject};
 use super::refused::Called;
 use super::result::Answered;
-use super::text::{Chunks, Text};
+use super::told::{Telling, respond_telling};
 use super::{ClientEra, Endpoint, args, management, modern, result, tools};
 use crate::domain::activity::RecordKind;
 use crate::domain::end::End;
 use crate::domain::json::{self, Member};
 use crate::domain::operation::Variant;
 use crate::domain::refusal::{Code, Refusal};
+use crate::domain::rounds::Capabilities;
 use crate::faces::Faces;
 use crate::faces::body::hold_answer;
 use crate::faces::sse;
 use crate::faces::wire;
 use crate::faces::wire::error::json_response;
 use crate::gateway::{
-    Apart, Attempt, CallOutcome, CallRequest, Callee, Caller, CancelBy, Door, Gateway, MemoryHold,
-    MemoryPurpose, MemoryShort, Outlive, RefusedAttempt, RoundRequest, ToolRequest, overloaded,
+    Attempt, CallOutcome, CallRequest, Callee, Caller, CancelBy, ClientLine, Door, Gateway, Hears,
+    MemoryHold, MemoryPurpose, MemoryShort, RefusedAttempt, RoundRequest, ToolRequest, overloaded,
 };
 
-/// Progress notifications on their way to a client; more are dropped, as the protocol allows.
-const PROGRESS_QUEUE: usize = 64;
+/// Messages on their way to a client before the answer. Progress beyond that is dropped, as the protocol allows.
+const EVENTS_QUEUE: usize = 64;
 /// Member of `_meta` that names the progress of a request.
-const PROGRESS_TOKEN: &str = "progressToken";
+pub(super) const PROGRESS_TOKEN: &str = "progressToken";
 
 /// Call of a tool, or request about a prompt, resource or completion, with its context.
 pub(super) struct McpCall<'a> {
@@ -51,8 +49,18 @@ pub(super) struct McpCall<'a> {
     pub(super) attempt: Attempt,
     /// Whether the client reads event streams.
     pub(super) streams: bool,
+    /// Handshake client that can be asked something during the call; `None` for any other client.
+    pub(super) asked: Option<AskedClient>,
     /// Telemetry of the request.
     pub(super) operation: &'a Operation,
+}
+
+/// Handshake client that answers questions.
+pub(super) struct AskedClient {
+    /// Kinds of questions that it answers.
+    pub(super) capabilities: Capabilities,
+    /// Revision that it speaks.
+    pub(super) version: String,
 }
 
 impl<'a> McpCall<'a> {
@@ -230,14 +238,25 @@ impl McpCall<'_> {
             ClientEra::Modern => CancelBy::Disconnect,
             ClientEra::Handshake => CancelBy::Notification(self.id),
         };
-        let Some(token) = self.progress_token() else {
-            let outcome = self.gateway.calls.run(self.attempt, request, cancel_by).await;
-            return to.respond(&outcome);
+        let token = self.progress_token();
+        let telling = match (&self.asked, token) {
+            (None, None) => {
+                let outcome = self.gateway.calls.run(self.attempt, request, cancel_by).await;
+                return to.respond(&outcome);
+            }
+            (None, Some(token)) => {
+                let (sender, events) = mpsc::channel(EVENTS_QUEUE);
+                request.hears = Some(Hears::progress(sender));
+                Telling::progress(events, token)
+            }
+            (Some(asked), token) => {
+                let (events, line) = mpsc::channel(EVENTS_QUEUE);
+                request.line = Some(ClientLine { events, progress: token.is_some(), log: None });
+                Telling::questions(line, token, asked.version.clone())
+            }
         };
-        let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
-        request.progress = Some(sender);
         let outcome = self.gateway.calls.run(self.attempt, request, cancel_by);
-        with_progress(to, token, outcome, progress).await
+        respond_telling(to, telling, outcome).await
     }
 
     /// Returns the recipient of the outcome.
@@ -264,11 +283,12 @@ impl McpCall<'_> {
         Ok(forwarded.collect())
     }
 
-    /// Reads the answers to a server's questions, and the state of the round before. Handshake clients cannot be asked in
-    /// this way, so they have neither.
+    /// Reads the answers to a server's questions, and the state of the round before. Handshake clients are asked while their
+    /// call is held, so they send neither.
     pub(super) fn round(&self) -> Result<RoundRequest, &'static str> {
         if self.era == ClientEra::Handshake {
-            return Ok(RoundRequest::default());
+            let capabilities = self.asked.as_ref().map(|asked| asked.capabilities.clone());
+            return Ok(RoundRequest { capabilities, ..RoundRequest::default() });
         }
         let member = |name: &str| self.params.iter().find(|member| member.name == name).map(|m| m.value);
         let given = |name: &str| member(name).filter(|raw| *raw != "null");
@@ -353,7 +373,7 @@ impl To {
         self.response(self.answer(outcome))
     }
 
-    fn response(&self, answered: Answered) -> Response {
+    pub(super) fn response(&self, answered: Answered) -> Response {
         match answered {
             Answered::Withdrawn(_) if self.streams => {
                 sse::event_stream(Bytes::from_static(b": cancelled\n\n").into())
@@ -367,87 +387,4 @@ impl To {
 
 fn call_outcome(to: &To, outcome: &CallOutcome) -> (Answered, End) {
     result::outcome(to.endpoint, to.era, &to.id, outcome)
-}
-
-/// Waits for the outcome. Responds with JSON, or with an event stream if progress comes first.
-async fn with_progress(
-    to: To,
-    token: String,
-    mut outcome: Outlive<CallOutcome>,
-    mut progress: mpsc::Receiver<Bytes>,
-) -> Response {
-    let (first, last) = tokio::select! {
-        biased;
-        Some(first) = progress.recv() => (first, None),
-        ended = &mut outcome => {
-            let answered = to.answer(&ended);
-            // one poll of the call may both report progress and end it
-            match progress.try_recv() {
-                Ok(first) => (first, Some(answered)),
-                Err(_) => return to.response(answered),
-            }
-        }
-    };
-    // the call goes on even if the client stops reading, and its deadline holds
-    let ending = match last {
-        Some(answered) => Ending::Answered(answered),
-        None => Ending::Awaited(outcome.apart()),
-    };
-    to.operation.streams();
-    let begin = Progressing { to, token, progress, first: Some(first), ending };
-    sse::event_stream(Body::from_stream(stream::unfold(begin, step)))
-}
-
-struct Progressing {
-    to: To,
-    token: String,
-    progress: mpsc::Receiver<Bytes>,
-    first: Option<Bytes>,
-    ending: Ending,
-}
-
-/// State of a stream before its end.
-enum Ending {
-    Awaited(Apart<CallOutcome>),
-    /// The answer is known. Progress reported before is sent first.
-    Answered(Answered),
-    /// The final message is being sent.
-    Leaving(Chunks),
-}
-
-async fn step(mut state: Progressing) -> Option<(Result<Bytes, Infallible>, Progressing)> {
-    if let (None, Ending::Awaited(outcome)) = (&state.first, &mut state.ending) {
-        tokio::select! {
-            biased;
-            Some(params) = state.progress.recv() => state.first = Some(params),
-            ended = outcome => match ended {
-                Some(ended) => state.ending = Ending::Answered(state.to.answer(&ended)),
-                None => {
-                    // the call broke, which its record says too
-                    state.to.operation.ended(BROKEN);
-                    return None;
-                }
-            },
-        }
-    }
-    if let Some(params) = state.first.take().or_else(|| state.progress.try_recv().ok()) {
-        let event = progress_event(&params, &state.token);
-        return Some((Ok(event), state));
-    }
-    let mut chunks = match state.ending {
-        Ending::Answered(Answered::Message(text) | Answered::Rejected(text)) => text.into_event(),
-        Ending::Answered(Answered::Failed(error)) => Text::Whole(error.text(Some(&state.to.id))).into_event(),
-        Ending::Leaving(chunks) => chunks,
-        Ending::Answered(Answered::Withdrawn(_)) | Ending::Awaited(_) => return None,
-    };
-    let chunk = chunks.next()?;
-    Some((Ok(chunk), Progressing { ending: Ending::Leaving(chunks), ..state }))
-}
-
-/// Returns an upstream's progress as an event, under the caller's own token.
-fn progress_event(params: &Bytes, token: &str) -> Bytes {
-    let text = String::from_utf8_lossy(params);
-    let params =
-        json::with_member_first(&json::without_members(&text, &[PROGRESS_TOKEN]), PROGRESS_TOKEN, token);
-    sse::event(&notification("notifications/progress", &params))
 }

@@ -22,8 +22,8 @@ pub(super) enum Message<'a> {
     Request { id: &'a str, method: String, params: Option<&'a str> },
     /// Notification, which gets no answer.
     Notification { method: String, params: Option<&'a str> },
-    /// Client's response to a request of the gateway.
-    Response,
+    /// Client's response to the request of the gateway with this raw id.
+    Response { id: &'a str, result: Option<&'a str>, error: Option<&'a str> },
 }
 
 /// Parses a body. The second part of an error is the raw id of the request, if it could be read.
@@ -40,11 +40,10 @@ pub(super) fn read(body: &Bytes) -> Result<Message<'_>, (RpcError, Option<String
         return fail("Invalid request: jsonrpc must be \"2.0\"");
     }
     let Some(method) = value("method") else {
-        let answers = value("result").is_some() || value("error").is_some();
-        return if answers && id.is_some() {
-            Ok(Message::Response)
-        } else {
-            fail("Invalid request: no method")
+        let (result, error) = (value("result"), value("error"));
+        return match id {
+            Some(id) if result.is_some() || error.is_some() => Ok(Message::Response { id, result, error }),
+            _ => fail("Invalid request: no method"),
         };
     };
     let Ok(method) = serde_json::from_str::<String>(method) else {
@@ -151,11 +150,11 @@ mod tests {
         let kind = |body: &'static str| match read(&Bytes::from_static(body.as_bytes())) {
             Ok(Message::Request { id, .. }) => format!("request {id}"),
             Ok(Message::Notification { method, .. }) => format!("notification {method}"),
-            Ok(Message::Response) => "response".to_owned(),
+            Ok(Message::Response { id, result, error }) => format!("response {id} {result:?} {error:?}"),
             Err(_) => "error".to_owned(),
         };
         assert_eq!(kind(r#"{"jsonrpc":"2.0","id":"a","method":"x"}"#), "request \"a\"");
         assert_eq!(kind(r#"{"jsonrpc":"2.0","method":"x"}"#), "notification x");
-        assert_eq!(kind(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#), "response");
+        assert_eq!(kind(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#), r#"response 1 Some("{}") None"#);
     }
 }

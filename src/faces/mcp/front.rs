@@ -10,10 +10,10 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
-use super::call::McpCall;
+use super::call::{AskedClient, McpCall};
 use super::entry::McpEntry;
 use super::envelope::{self, MEMBERS_MAX, Message, TOO_MANY_MEMBERS};
-use super::jsonrpc::{RpcError, message};
+use super::jsonrpc::{RpcError, message, refused, too_large};
 use super::listen::Opening;
 use super::media::{self, reads_streams};
 use super::operation::{Operation, OperationQuestion};
@@ -30,7 +30,7 @@ use crate::faces::listener::Peer;
 use crate::faces::request::RequestId;
 use crate::faces::sse::TooManyStreams;
 use crate::faces::wire::error::{json_response, not_found, render};
-use crate::gateway::{Caller, Client, within_span};
+use crate::gateway::{Caller, Client, QuestionReply, REPLY_BYTES_MAX, within_span};
 
 /// Handles requests to `/mcp`.
 pub async fn handle(
@@ -114,7 +114,10 @@ async fn post(entry: McpEntry<'_>, request: Request) -> Response {
             return error.response(id.as_deref());
         }
         // responses and notifications are never refused: a client would take that for the end of the session
-        Ok(Message::Response) => return accepted(),
+        Ok(Message::Response { id, result, error }) => {
+            replied(entry, headers, &body, (id, result, error));
+            return accepted();
+        }
         Ok(Message::Notification { method, params }) => {
             let operation = notified(entry, &parts, began, &method, params.unwrap_or("{}"));
             if method == "notifications/cancelled" {
@@ -213,6 +216,28 @@ fn cancel(entry: McpEntry<'_>, headers: &HeaderMap, params: &str) {
     );
 }
 
+/// Takes the reply of a handshake client to a question. A reply that nobody waits for changes nothing.
+fn replied(
+    entry: McpEntry<'_>,
+    headers: &HeaderMap,
+    body: &Bytes,
+    (id, result, error): (&str, Option<&str>, Option<&str>),
+) {
+    let mailbox = &entry.faces.gateway.mailbox;
+    let reply = match (result, error) {
+        (Some(raw), None) if raw.starts_with('{') && raw.len() <= REPLY_BYTES_MAX => {
+            QuestionReply::Result(body.slice_ref(raw.as_bytes()))
+        }
+        (Some(raw), None) if raw.starts_with('{') => too_large(raw.len()),
+        (None, Some(raw)) => refused(raw),
+        _ => return mailbox.malformed(),
+    };
+    match session(entry, headers) {
+        Ok(Some(session)) => mailbox.deliver(entry.caller, &session.id, id, reply),
+        _ => mailbox.malformed(),
+    }
+}
+
 /// Request on its way to its method, with its parts.
 struct Incoming<'a> {
     entry: McpEntry<'a>,
@@ -304,6 +329,9 @@ impl Incoming<'_> {
         let mut attempt = self.operation.part(self.entry.attempt(self.headers, self.id, self.meta));
         attempt.client = client;
         attempt.session_began = session.as_ref().and_then(Session::began);
+        let streams = reads_streams(self.headers);
+        // questions come on the answer, so its reader must read streams
+        let asked = session.as_ref().filter(|_| streams && era == ClientEra::Handshake).and_then(asked);
         attempt.session_id = session.map(|session| session.id);
         McpCall {
             faces: self.entry.faces,
@@ -315,7 +343,8 @@ impl Incoming<'_> {
             params: self.members,
             meta: self.meta,
             attempt,
-            streams: reads_streams(self.headers),
+            streams,
+            asked,
             operation: self.operation,
         }
     }
@@ -380,6 +409,12 @@ fn too_many_streams(too_many: TooManyStreams) -> RpcError {
     RpcError::refused(StatusCode::TOO_MANY_REQUESTS, text)
 }
 
+/// Returns the client of a session, if it answers questions.
+fn asked(session: &Session) -> Option<AskedClient> {
+    let capabilities = session.answers().capabilities()?;
+    Some(AskedClient { capabilities, version: session.version.clone() })
+}
+
 /// Returns the session of a handshake request; `None` without a session header. The session of another caller is refused
 /// with 404.
 fn session(entry: McpEntry<'_>, headers: &HeaderMap) -> Result<Option<Session>, RpcError> {
@@ -411,11 +446,12 @@ async fn get(entry: McpEntry<'_>, headers: &HeaderMap) -> Response {
     opened.unwrap_or_else(|too_many| too_many_streams(too_many).response(None))
 }
 
-/// Handles DELETE. Sessions are not stored, so only their duration is recorded.
+/// Handles DELETE. Sessions are not stored: their duration is recorded, and nobody waits for their client any more.
 fn delete(entry: McpEntry<'_>, headers: &HeaderMap) -> Response {
     match session(entry, headers) {
         Ok(session) => {
             if let Some(session) = session {
+                entry.faces.gateway.mailbox.end_session(entry.caller, &session.id);
                 note_end(entry.faces, &session);
             }
             let mut response = Response::default();

@@ -10,7 +10,7 @@ use crate::domain::json;
 use crate::domain::refusal::Refusal;
 use crate::faces::body::BodyError;
 use crate::faces::wire::error::json_response;
-use crate::gateway::{MemoryPurpose, overloaded};
+use crate::gateway::{MemoryPurpose, QuestionReply, overloaded};
 
 /// The gateway's own code for too many attempts, outside the reserved range -32768 to -32000.
 const RATE_LIMITED: i32 = -31429;
@@ -233,6 +233,23 @@ pub(super) fn code_in(era: ClientEra, code: i64) -> i64 {
 /// Returns whether the code of an upstream's error means that the client lacks a capability.
 pub(super) fn is_missing_capability(code: i64) -> bool {
     code == MISSING_CAPABILITY
+}
+
+/// Longest message of a client's error that is kept, in characters.
+const ERROR_CHARS_MAX: usize = 500;
+
+/// Returns the reply of a client that answered with this raw error object.
+pub(super) fn refused(error: &str) -> QuestionReply {
+    let [code, message] = json::find_members(error, ["code", "message"]).unwrap_or_default();
+    let code = code.and_then(|raw| raw.parse().ok()).unwrap_or(INTERNAL_ERROR.into());
+    let message: String = message.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
+    QuestionReply::Refused { code, message: message.chars().take(ERROR_CHARS_MAX).collect() }
+}
+
+/// Returns the reply that stands for one that is too large to be passed on.
+pub(super) fn too_large(bytes: usize) -> QuestionReply {
+    let message = format!("The client's reply has {bytes} bytes, which is too large");
+    QuestionReply::Refused { code: INTERNAL_ERROR.into(), message }
 }
 
 /// Returns a response message around a raw result or error object.

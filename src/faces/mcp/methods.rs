@@ -98,11 +98,9 @@ pub(super) fn initialize(
         .ok_or_else(|| RpcError::invalid_params("Invalid params: protocolVersion is required"))?;
     let version = HANDSHAKE.into_iter().find(|version| *version == wanted).unwrap_or(HANDSHAKE[0]);
     let client = value("clientInfo").map(client).unwrap_or_default();
-    let elicitation = value("capabilities")
-        .and_then(|raw| json::find_members(raw, ["elicitation"]).ok())
-        .is_some_and(|[elicitation]| elicitation.is_some());
+    let declared = value("capabilities").unwrap_or("{}");
     let now = faces.gateway.upkeep.database_time_at_most();
-    let session = Session::new(caller, endpoint, version, &client, elicitation, now);
+    let session = Session::new(caller, endpoint, version, &client, declared, now);
     let result = json!({
         "protocolVersion": version,
         "capabilities": capabilities(endpoint),

@@ -3,6 +3,7 @@
 //! Only the envelope is parsed. Arguments and results are passed on as raw JSON.
 
 mod args;
+mod asked;
 mod call;
 mod direct;
 mod entry;
@@ -21,6 +22,7 @@ mod refused;
 mod result;
 mod session;
 mod text;
+mod told;
 mod tools;
 
 pub use front::{handle, handle_direct};

@@ -214,7 +214,7 @@ fn answered(
         CallOutcome::Result { raw, head, .. } => {
             (Answered::Message(passed_on(raw, head)), End::result(head.is_error))
         }
-        CallOutcome::InputRequired { raw, state } => result::question(&to.id, raw, state.as_ref()),
+        CallOutcome::InputRequired { raw, state, .. } => result::question(&to.id, raw, state.as_ref()),
         CallOutcome::InvalidState => result::failed(RpcError::invalid_state()),
         CallOutcome::UpstreamError { raw, code } => upstream_error(to, raw, *code),
         CallOutcome::Refused(about) => {

@@ -54,7 +54,7 @@ pub(super) fn outcome(
             let notes = notes(warning.as_deref(), truncated.as_deref());
             (Answered::Message(passed_on(era, id, raw, head, &notes)), End::result(head.is_error))
         }
-        CallOutcome::InputRequired { raw, state } => question(id, raw, state.as_ref()),
+        CallOutcome::InputRequired { raw, state, .. } => question(id, raw, state.as_ref()),
         CallOutcome::InvalidState => failed(RpcError::invalid_state()),
         CallOutcome::UpstreamError { raw, code } => upstream_error(era, id, raw, *code),
         // on `/mcp/direct` the tool's name is a parameter of the method, so an unknown one is an error

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use super::Endpoint;
+use super::asked::Answerable;
+use crate::domain::json;
 use crate::faces::wire::session::TOKEN_BYTES_MAX;
 use crate::gateway::{Caller, Client};
 
@@ -47,9 +49,12 @@ pub(super) struct Session {
     client_name: Option<String>,
     #[serde(rename = "o")]
     client_version: Option<String>,
-    /// Whether the client can be asked something (`elicitation`).
+    /// Whether the client declared `elicitation`. Read by the release before, and written for it.
     #[serde(rename = "e")]
     elicitation: bool,
+    /// Kinds of questions that the client answers; `None` in older tokens.
+    #[serde(rename = "q", default, skip_serializing_if = "Option::is_none")]
+    answers: Option<u8>,
     /// Time at which the session was opened at the latest, by the database's clock, in seconds since 1970; `None` in older
     /// tokens.
     #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +68,7 @@ impl Session {
         endpoint: Endpoint,
         version: &str,
         client: &Client,
-        elicitation: bool,
+        capabilities: &str,
         now: DateTime<Utc>,
     ) -> Session {
         let short = |text: &String| text.chars().take(CLIENT_CHARS_MAX).collect();
@@ -75,7 +80,8 @@ impl Session {
             version: version.to_owned(),
             client_name: client.name.as_ref().map(short),
             client_version: client.version.as_ref().map(short),
-            elicitation,
+            elicitation: json::find_members(capabilities, ["elicitation"]).is_ok_and(|[e]| e.is_some()),
+            answers: Some(Answerable::read(version, capabilities).0),
             began_s: u64::try_from(now.timestamp()).ok(),
         }
     }
@@ -88,6 +94,12 @@ impl Session {
     /// Returns the end of the second in which the session was opened; `None` if that is unknown.
     pub(super) fn began(&self) -> Option<DateTime<Utc>> {
         DateTime::from_timestamp(i64::try_from(self.began_s?).ok()? + 1, 0)
+    }
+
+    /// Returns the kinds of questions that the client answers.
+    pub(super) fn answers(&self) -> Answerable {
+        let older = || Answerable::of_older(&self.version, self.elicitation);
+        self.answers.map_or_else(older, Answerable)
     }
 
     /// Returns the client, as it introduced itself.
@@ -168,11 +180,24 @@ mod tests {
             client_name: Some("\u{1}".repeat(CLIENT_CHARS_MAX)),
             client_version: Some("\u{1}".repeat(CLIENT_CHARS_MAX)),
             elicitation: false,
+            answers: Some(u8::MAX),
             began_s: now_s(),
         };
         let token = Sessions::new(vec![vec![7; 32]]).mint(&session).unwrap();
         assert!(token.len() <= TOKEN_BYTES_MAX);
         assert_eq!(wire::session::id_of(&token).as_deref(), Some("abc"));
         assert_eq!(wire::session::id_of("abc"), None);
+    }
+
+    #[test]
+    fn tokens_pass_between_releases() {
+        let start = r#"{"i":"a","t":"00000000-0000-0000-0000-000000000000","k":null,"p":"mcp","v":"2025-11-25","n":null,"o":null,"e""#;
+        let read = |end: &str| serde_json::from_str::<Session>(&format!("{start}{end}")).unwrap();
+        assert_eq!(read(":true}").answers(), Answerable(1));
+        assert_eq!(read(":false}").answers(), Answerable(0));
+        assert_eq!(read(r#":true,"q":6}"#).answers(), Answerable(6));
+        // the release before needs its own member
+        let text = serde_json::to_string(&read(r#":true,"q":6}"#)).unwrap();
+        assert!(text.contains(r#""e":true"#), "{text}");
     }
 }

@@ -181,7 +181,7 @@ mod tests {
         let body = r#"{"url":"https://a/b?k=s3cret","secret":"s3cret","Secret":["s3cret"]}"#;
         let expected = r#"{"url":"https://a/b?[redacted]","secret":"[redacted]","Secret":"[redacted]"}"#;
         let wanted = format!(r#"{{"path":"/consent/webhook","body":{expected}}}"#);
-        assert_eq!(text("/consent/webhook", Some(body)), wanted);
+        assert_eq!(text("/consent/webhook", None, Some(body)), wanted);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::params::Params;
 use super::show;
 use super::show::{RestAnswer, RouteAnswer};
 use crate::domain::id::is_name;
+use crate::domain::relay::Relay;
 use crate::domain::server_url::{masked, query_digest};
 use crate::domain::tenant::Action;
 use crate::gateway::{GatewayError, Headers, Reconnect, ServerChange, ServerRequest, ServerView};
@@ -38,6 +39,7 @@ struct Shown<'a> {
     last_error: Option<String>,
     last_ok_at: Option<String>,
     limits: &'a Map<String, Value>,
+    relay: Relay,
     /// Names of the headers, without values.
     headers: &'a [String],
     version: i64,
@@ -69,6 +71,7 @@ fn shown(server: &ServerView) -> Shown<'_> {
         last_error: last_error(server),
         last_ok_at: server.last_ok_at.map(show::time),
         limits: &server.limits.0,
+        relay: server.relay(),
         headers: &server.header_names,
         version: server.version,
         created_at: show::time(server.created_at),
@@ -138,7 +141,7 @@ pub(super) async fn list_quarantined(exchange: Arc<Exchange>, _: Params) -> Rest
 }
 
 pub(super) async fn create(exchange: Arc<Exchange>) -> RestAnswer {
-    let allowed = ["name", "kind", "url", "enabled", "auto_approve", "limits", "headers", "command"];
+    let allowed = ["name", "kind", "url", "enabled", "auto_approve", "limits", "relay", "headers", "command"];
     let mut fields = exchange.fields(&allowed, Nulls::Absent).await?;
     let request = ServerRequest {
         name: fields.needed_text("name")?,
@@ -148,6 +151,7 @@ pub(super) async fn create(exchange: Arc<Exchange>) -> RestAnswer {
         enabled: fields.flag("enabled")?,
         auto_approve: fields.flag("auto_approve")?,
         limits: fields.object("limits")?,
+        relay: fields.object("relay")?,
         headers: headers(&mut fields)?,
         // whatever the role: a key in an IDE is an agent
         quarantined: exchange.is_over_mcp().then_some(true),
@@ -163,8 +167,17 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
 }
 
 pub(super) async fn update(exchange: Arc<Exchange>) -> RestAnswer {
-    let allowed =
-        ["url", "enabled", "auto_approve", "limits", "version", "headers", "command", "keep_credentials"];
+    let allowed = [
+        "url",
+        "enabled",
+        "auto_approve",
+        "limits",
+        "relay",
+        "version",
+        "headers",
+        "command",
+        "keep_credentials",
+    ];
     let mut fields = exchange.fields(&allowed, Nulls::Kept).await?;
     let change = ServerChange {
         url: fields.text("url")?,
@@ -172,6 +185,7 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> RestAnswer {
         enabled: fields.flag("enabled")?,
         auto_approve: fields.flag("auto_approve")?,
         limits: fields.object("limits")?,
+        relay: fields.object("relay")?,
         headers: headers(&mut fields)?,
         keep_credentials: fields.flag("keep_credentials")?.unwrap_or_default(),
         version: fields.version()?,
@@ -261,7 +275,8 @@ mod tests {
         let expected = json!({
             "name": "gh", "id": "00000000-0000-0000-0000-000000000000", "kind": "http", "url": "http://u/",
             "enabled": true, "quarantined": false, "auto_approve": false, "connection": "unknown", "era": null,
-            "last_error": null, "last_ok_at": null, "limits": {}, "headers": ["Authorization"], "version": 1,
+            "last_error": null, "last_ok_at": null, "limits": {},
+            "relay": { "elicitation": true, "sampling": false, "roots": false, "logging": false }, "headers": ["Authorization"], "version": 1,
             "created_at": "1970-01-01T00:00:00.000Z", "added_by": null,
         });
         assert_eq!(text, expected);

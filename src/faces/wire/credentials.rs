@@ -6,7 +6,7 @@ use crate::domain::json;
 use crate::domain::server_url::masked;
 
 /// Members of bodies about servers that hold no credential.
-const RECORDED: [&str; 16] = [
+const RECORDED: [&str; 17] = [
     "name",
     "kind",
     "command",
@@ -14,6 +14,7 @@ const RECORDED: [&str; 16] = [
     "auto_approve",
     "keep_credentials",
     "limits",
+    "relay",
     "version",
     "pin",
     "annotations",

@@ -1,5 +1,6 @@
 //! Calls of tools, prompts and resources, and the reading of cached results.
 
+mod asking;
 mod cancel;
 mod explain;
 mod pipeline;
@@ -8,12 +9,13 @@ mod refused;
 mod response_cache;
 mod under_way;
 
+pub use self::asking::{ClientLine, ClientQuestion, ToClient};
 pub use self::cancel::CancelBy;
 pub use self::explain::{ExplainRequest, Explained};
 pub use self::pipeline::policy::PolicyVerdict;
 pub use self::pipeline::{
     CallOutcome, CallRequest, Callee, Door, OfferRequest, Refused, Replaced, RoundRequest, ToolRequest,
-    Wanted,
+    Unanswered, Wanted,
 };
 pub use self::read_cache::{ReadRequest, ReadResult, TextPage};
 
@@ -22,7 +24,7 @@ use std::sync::Arc;
 use self::cancel::CancelNotices;
 use self::response_cache::CacheLane;
 use self::under_way::CallsUnderWay;
-use super::{Consent, Ground, Lifecycle, Log, Options, Tenants};
+use super::{Consent, Ground, Lifecycle, Log, Mailbox, Options, Tenants};
 use crate::domain::measure::Series;
 use crate::store::Store;
 use crate::upstream::Pool;
@@ -36,6 +38,7 @@ pub struct Calls {
     tenants: Arc<Tenants>,
     log: Arc<Log>,
     consent: Arc<Consent>,
+    mailbox: Arc<Mailbox>,
     under_way: Arc<CallsUnderWay>,
     cancel_notices: CancelNotices,
     cache_lane: CacheLane,
@@ -48,7 +51,7 @@ impl Calls {
         ground: &Ground,
         tenants: &Arc<Tenants>,
         log: &Arc<Log>,
-        consent: &Arc<Consent>,
+        (consent, mailbox): (&Arc<Consent>, &Arc<Mailbox>),
     ) -> Calls {
         let Ground { store, upstreams, options, life } = ground.clone();
         Calls {
@@ -60,6 +63,7 @@ impl Calls {
             tenants: Arc::clone(tenants),
             log: Arc::clone(log),
             consent: Arc::clone(consent),
+            mailbox: Arc::clone(mailbox),
             under_way: Arc::default(),
             cancel_notices: CancelNotices::default(),
             overhead: Series::of_own(),

@@ -10,6 +10,7 @@ mod outcome;
 mod permit;
 pub(super) mod policy;
 mod record;
+mod relay;
 mod request;
 mod round;
 mod sending;
@@ -25,6 +26,7 @@ use self::checks::tool::CheckedTool;
 use self::checks::{Checked, offer, tool};
 use self::ending::{from_upstream, status_of, withdrawn};
 use self::policy::PolicyStep;
+use self::relay::CallRelay;
 use self::round::{Asking, InvalidState, OpenedRound};
 use self::sending::Sending;
 use super::Calls;
@@ -42,11 +44,14 @@ use crate::upstream::{Answer, Request, Subject, UpstreamError};
 
 pub use self::door::Door;
 pub(super) use self::facts::Facts;
-pub use self::outcome::{CallOutcome, Refused, Replaced};
+pub use self::outcome::{CallOutcome, Refused, Replaced, Unanswered};
 pub use self::request::{CallRequest, Callee, OfferRequest, RoundRequest, ToolRequest, Wanted};
 
 /// The result of a completion that a server does not offer.
 const NO_COMPLETION: &[u8] = br#"{"completion":{"values":[]}}"#;
+
+/// Reason of a refusal for a client that gave a server no answer.
+const UNANSWERED: &str = "the server wants input that this client did not give";
 
 /// A request under way.
 struct Run<'a> {
@@ -73,7 +78,7 @@ impl Calls {
     pub fn run(
         self: &Arc<Self>,
         attempt: Attempt,
-        request: CallRequest,
+        mut request: CallRequest,
         cancel_by: CancelBy<'_>,
     ) -> Outlive<CallOutcome> {
         let (calls, span) = (Arc::clone(self), attempt.span());
@@ -88,13 +93,20 @@ impl Calls {
             _ => None,
         };
         let under_way = self.register(&attempt, name.map(|name| (name, cancel.clone())));
-        let run = calls.run_whole(attempt, request, cancel.clone().cancelled_owned(), under_way);
+        let (line, cancelled) = (request.line.take(), cancel.clone());
+        let run = async move {
+            match line {
+                // boxed: few calls are of this kind, and the others need not have room for it
+                Some(line) => Box::pin(calls.run_asking(attempt, request, line, cancelled, under_way)).await,
+                None => calls.run_whole(attempt, request, cancelled.cancelled_owned(), under_way).await,
+            }
+        };
         let work = Outlive::new(&self.life.tasks, trace::within(span, run));
         if cancel_by == CancelBy::Disconnect { work.telling(cancel) } else { work }
     }
 
     /// Runs a request from its record to its outcome. `under_way` keeps it registered meanwhile.
-    async fn run_whole(
+    pub(super) async fn run_whole(
         self: Arc<Self>,
         attempt: Attempt,
         mut request: CallRequest,
@@ -141,7 +153,8 @@ impl Calls {
             Err(refusal) => return Err(self.refuse(pending, &run, facts.refused(refusal)).await),
         };
         let round = std::mem::take(&mut request.round);
-        let opened = match self.open_round(attempt, round, || checked.digest(attempt)) {
+        let relay = checked.server().target.relay;
+        let opened = match self.open_round(attempt, (round, relay), || checked.digest(attempt)) {
             Ok(opened) => opened,
             Err(InvalidState) => return Err(self.refuse_state(pending, &run, facts).await),
         };
@@ -153,12 +166,18 @@ impl Calls {
         let permit = match step {
             Ok(PolicyStep::Done(permit)) => permit,
             Ok(PolicyStep::Ask(ask)) => {
-                let record = pending.record.id;
+                let (record, consent) = (pending.record.id, Some(ask.view.row.id));
                 let question = self.question(attempt, &opened, &ask, record, || checked.digest(attempt));
-                let refused = self.refuse(pending, &run, facts.refused(ask.refusal)).await;
-                let is_recorded = matches!(&refused, CallOutcome::Refused(refused)
-                    if refused.refusal.code == Code::ConsentPending);
-                return Err(question.filter(|_| is_recorded).unwrap_or(refused));
+                return Err(match (question, self.refuse(pending, &run, facts.refused(ask.refusal)).await) {
+                    // a question whose record could not be written is not asked
+                    (Some(raw), CallOutcome::Refused(refused))
+                        if refused.refusal.code == Code::ConsentPending =>
+                    {
+                        let unanswered = Some(Box::new(Unanswered { consent, refused }));
+                        CallOutcome::InputRequired { raw, state: None, unanswered }
+                    }
+                    (_, refused) => refused,
+                });
             }
             Err(refusal) => return Err(self.refuse(pending, &run, facts.refused(refusal)).await),
         };
@@ -267,26 +286,48 @@ impl Calls {
             meta,
         );
         let round = std::mem::take(&mut opened.round);
-        let to_send = checked.to_send(request, attempt, round, Arc::clone(&sending.sent));
+        let mut to_send = checked.to_send(request, attempt, round, Arc::clone(&sending.sent));
+        let relay = CallRelay::between(self, (attempt, server, pending.record.id), &mut to_send);
+        let exchange = self.exchange(server, to_send);
+        let exchanged = async {
+            match relay {
+                // boxed: large and rare, it must not be part of every call's future
+                Some(relay) => Box::pin(relay.until(exchange)).await,
+                None => exchange.await,
+            }
+        };
         let mut stopped = pin!(stopped);
         let ended = tokio::select! {
             biased;
             // a request that was cancelled while it waited for its record is not sent at all
             code = &mut stopped => Err(withdrawn(code, &sending.sent)),
-            ended = self.exchange(server, to_send) => ended.map_err(|error| from_upstream(&error)),
+            ended = exchanged => ended.map_err(|error| from_upstream(&error)),
         };
         let record = &mut pending.record;
         record.upstream_ms = Some(clock::milliseconds(sending.elapsed()));
+        let asked = sending.sent.asked();
+        if !asked.is_zero() {
+            record.wait_ms = Some(record.wait_ms.unwrap_or_default() + clock::milliseconds(asked));
+        }
         let consent = permit.map(|permit| permit.id);
         let asking = Asking { attempt, server, opened: &opened, record: record.id, consent };
         let concluded = self.conclude(&asking, record, ended, || checked.digest(attempt)).await;
         let took = sending.ended(&concluded);
         self.finish_permit(attempt, permit, record.id, (&concluded, took.is_some())).await;
-        let mut outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(facts.refused(refusal)));
+        let mut outcome = match concluded {
+            Ok(CallOutcome::InputRequired { raw, state, .. }) => {
+                let refusal = Refusal::after_dispatch(Code::UpstreamNeedsInput, UNANSWERED);
+                let unanswered = Unanswered { consent: None, refused: facts.refused(refusal) };
+                CallOutcome::InputRequired { raw, state, unanswered: Some(Box::new(unanswered)) }
+            }
+            Ok(outcome) => outcome,
+            Err(refusal) => CallOutcome::Refused(facts.refused(refusal)),
+        };
         if let Checked::Tool(_) = checked {
             outcome = self.shorten(attempt, record, outcome).await;
         }
-        let whole = attempt.started.elapsed();
+        // the time of people is in no figure but the wait
+        let whole = attempt.started.elapsed().saturating_sub(asked);
         record.duration_ms = Some(clock::milliseconds(whole));
         if let (Some(took), Checked::Tool(call)) = (took, &checked) {
             self.overhead.observe(call.tier.as_str(), whole.saturating_sub(took));

@@ -199,6 +199,7 @@ pub(in crate::gateway) fn target(
         upstream,
         era: row.era.as_ref().and_then(Stored::known),
         limits: own_limits(&row.limits.0, limits),
+        relay: row.relay(),
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock, broadcast};
 use uuid::Uuid;
 
 use super::{Consent, ConsentView};
+use crate::domain::consent::ConsentState;
 use crate::domain::id::TenantId;
 use crate::domain::tenant::Action;
 use crate::gateway::error::GatewayError;
@@ -143,6 +144,12 @@ impl Consent {
     pub fn follow(&self, caller: &Caller) -> Result<ConsentNews, GatewayError> {
         caller.authorise(Action::SeeOwnConsent)?;
         Ok(self.announcer.follow(caller.tenant()?.id))
+    }
+
+    /// Returns whether a request does not wait for a person any more. One that cannot be read counts as waiting.
+    pub(in crate::gateway) async fn has_moved(&self, tenant: TenantId, id: Uuid) -> bool {
+        let row = self.store.get_consent(tenant, id).await;
+        row.is_ok_and(|row| row.state != ConsentState::Pending)
     }
 
     /// Tells the followers on this replica of a request that has moved, and lets webhooks be told.

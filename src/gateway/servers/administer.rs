@@ -10,6 +10,7 @@ use super::place::check_keeping;
 use super::requests::{ServerChange, ServerRequest};
 use crate::domain::id::{ServerId, ServerName, TenantId};
 use crate::domain::offer::OfferKind;
+use crate::domain::relay::Relay;
 use crate::domain::server_kind::ServerKind;
 use crate::domain::tenant::{Action, Role};
 use crate::gateway::clock;
@@ -62,6 +63,7 @@ impl Servers {
         let place = self.new_place(caller, &request)?;
         let limits = request.limits.unwrap_or_default();
         check_limits(&limits)?;
+        let relay = request.relay.as_ref().map(read_relay).transpose()?;
         if request.auto_approve == Some(true) && caller.role == Role::Operator {
             return Err(own_approval(name.as_str()));
         }
@@ -83,6 +85,7 @@ impl Servers {
             quarantined: caller.role == Role::Operator || request.quarantined == Some(true),
             auto_approve: request.auto_approve.unwrap_or(false),
             limits,
+            relay,
             headers: headers.into_headers(),
             added_by: caller.person.clone(),
             quotas: self.options.quotas,
@@ -176,6 +179,11 @@ impl Servers {
             check_limits(&limits)?;
             patch.limits = Some(limits);
         }
+        patch.relay = match &change.relay {
+            Some(relay) => Some(read_relay(relay)?),
+            // trust in a server does not extend to another address
+            None => patch.place_changed.then(|| server.relay().of_moved()),
+        };
         if let Some(headers) = change.headers {
             if server.kind == ServerKind::Stdio && !headers.is_empty() {
                 return Err(GatewayError::invalid("headers", "a server of kind stdio has no headers"));
@@ -357,6 +365,11 @@ fn is_enabled(server: Server) -> Result<Server, GatewayError> {
         return Ok(server);
     }
     Err(GatewayError::Conflict("the server is disabled; enable it first".to_owned()))
+}
+
+fn read_relay(members: &Map<String, Value>) -> Result<Relay, GatewayError> {
+    Relay::read(members)
+        .map_err(|fault| GatewayError::invalid(format!("relay.{}", fault.name), fault.message))
 }
 
 fn check_limits(limits: &Map<String, Value>) -> Result<(), GatewayError> {

@@ -21,6 +21,8 @@ pub struct ServerRequest {
     pub auto_approve: Option<bool>,
     /// Limits of the server itself, which may tighten the deployment's; none if absent.
     pub limits: Option<Map<String, Value>>,
+    /// Messages of the server that reach the client of a call; the default if absent.
+    pub relay: Option<Map<String, Value>>,
     /// Headers of requests to the server; none if absent.
     pub headers: Option<Headers>,
     /// True to start in quarantine; servers added by operators always do.
@@ -40,6 +42,8 @@ pub struct ServerChange {
     pub auto_approve: Option<bool>,
     /// Limits of the server itself, which replace all former ones.
     pub limits: Option<Map<String, Value>>,
+    /// Messages of the server that reach the client of a call; an absent member has its default.
+    pub relay: Option<Map<String, Value>>,
     /// Headers of requests to the server, which replace all former ones; an empty set removes them.
     pub headers: Option<Headers>,
     /// True to keep the credentials at a new URL; only admins may.

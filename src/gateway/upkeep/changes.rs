@@ -56,6 +56,7 @@ impl Upkeep {
                             }
                             Some(Notice::Cancel(notice)) => self.calls.cancelled_elsewhere(notice),
                             Some(Notice::Consent(notice)) => self.consent.heard(notice),
+                            Some(Notice::Reply(notice)) => self.mailbox.heard(notice),
                             Some(Notice::Turn(notice)) => self.calls.turn_ended(&notice),
                             Some(Notice::Misled(notice)) => self.tell_misled(&notice),
                             Some(Notice::Change(change)) => {

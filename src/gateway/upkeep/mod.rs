@@ -29,7 +29,7 @@ use self::complaints::Complaints;
 use self::skew::Skew;
 use self::streams::UpstreamStreams;
 use super::life::sleep_or_stop;
-use super::{Calls, Consent, Ground, Lifecycle, Log, Options, Search, Servers, Tenants, clock};
+use super::{Calls, Consent, Ground, Lifecycle, Log, Mailbox, Options, Search, Servers, Tenants, clock};
 use crate::domain::backoff::{chance, jittered};
 use crate::domain::id::ReplicaId;
 use crate::store::{Change, Store, StoreError};
@@ -81,6 +81,7 @@ pub struct Upkeep {
     search: Arc<Search>,
     consent: Arc<Consent>,
     calls: Arc<Calls>,
+    mailbox: Arc<Mailbox>,
     servers: Arc<Servers>,
     streams: UpstreamStreams,
     skew: Skew,
@@ -97,7 +98,7 @@ impl Upkeep {
         tenants: &Arc<Tenants>,
         log: &Arc<Log>,
         search: &Arc<Search>,
-        (consent, calls): (&Arc<Consent>, &Arc<Calls>),
+        (consent, calls, mailbox): (&Arc<Consent>, &Arc<Calls>, &Arc<Mailbox>),
         servers: &Arc<Servers>,
     ) -> Upkeep {
         let Ground { store, upstreams, options, life } = ground.clone();
@@ -112,6 +113,7 @@ impl Upkeep {
             search: Arc::clone(search),
             consent: Arc::clone(consent),
             calls: Arc::clone(calls),
+            mailbox: Arc::clone(mailbox),
             servers: Arc::clone(servers),
             streams: UpstreamStreams::default(),
             skew: Skew::default(),
@@ -138,6 +140,7 @@ impl Upkeep {
         self.every(SWEEP, |upkeep| async move {
             report("permission requests", upkeep.consent.sweep(DEAD_AFTER_S).await);
         });
+        self.every(POLL, |upkeep| async move { report("replies", upkeep.mailbox.poll().await) });
         self.every(self.options.retention_interval, |upkeep| async move { upkeep.keep_partitions().await });
         let purges = purge::PURGE.min(self.options.retention_interval);
         self.every(purges, |upkeep| async move { upkeep.purge_deleted().await });

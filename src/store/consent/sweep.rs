@@ -11,7 +11,8 @@ use crate::store::tx::{Lane, TxAccess};
 use crate::store::{Store, StoreError, Stored};
 
 /// Tables whose rows go some time after their end.
-pub const OLD_CONSENT_TABLES: [&str; 3] = ["consent_fences", "consent_grants", "consent_requests"];
+pub const OLD_CONSENT_TABLES: [&str; 4] =
+    ["client_replies", "consent_fences", "consent_grants", "consent_requests"];
 /// Rows per batch: a few milliseconds of work, and one commit.
 const BATCH: i64 = 1000;
 /// Time after which a call that used a permission up counts as lost, in seconds: longer than any call takes.

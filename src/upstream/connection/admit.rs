@@ -1,6 +1,7 @@
 //! Admission of requests to an upstream. Callers pass the circuit breaker and the queue; the gateway's own requests
 //! bypass both.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,13 +15,16 @@ use crate::upstream::admission::health::Probe;
 use crate::upstream::connection::Connection;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::protocol::exchange::UpstreamExchange;
-use crate::upstream::protocol::sent::Sent;
+use crate::upstream::protocol::sent::{ASKED_MAX, Sent};
 
+/// Shortest interval at which the deadline of a request is looked at while a person is asked.
+const ASKED_TICK: Duration = Duration::from_millis(100);
 /// Longest time of a probe, opening a connection and a session included. Callers wait for the probe.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(5);
 
 impl Connection {
-    /// Runs a caller's request under the circuit breaker, the concurrency cap and the deadline `limit`.
+    /// Runs a caller's request under the circuit breaker, the concurrency cap and the deadline `limit`, which questions
+    /// to a person put off by as long as they are open, at most [`ASKED_MAX`].
     pub(in crate::upstream) async fn within<T, F: Future<Output = Result<T, UpstreamError>>>(
         &self,
         limit: Duration,
@@ -29,12 +33,27 @@ impl Connection {
     ) -> Result<T, UpstreamError> {
         let (link, began) = (self.link()?, Instant::now());
         let entered = AtomicBool::new(false);
-        let admitted = async {
+        let mut admitted = pin!(async {
             let _permit = self.admit(link).await?;
             entered.store(true, Ordering::Relaxed);
             work().await
+        });
+        let mut left = limit;
+        let ended = loop {
+            let ended = timeout(left, admitted.as_mut()).await;
+            if ended.is_ok() {
+                break ended;
+            }
+            // time in which a person is asked does not pass
+            left = (limit + sent.asked().min(ASKED_MAX)).saturating_sub(began.elapsed());
+            if left.is_zero() {
+                break ended;
+            }
+            if sent.is_asking() {
+                left = left.max(ASKED_TICK);
+            }
         };
-        match timeout(limit, admitted).await {
+        match ended {
             Ok(ended) => ended,
             Err(_) if !entered.load(Ordering::Relaxed) => Err(overloaded()),
             Err(_) => {

@@ -40,7 +40,7 @@ pub(in crate::upstream) async fn discover(
         body: jsonrpc::request(id, "server/discover", &[], meta),
         bytes_max: HELLO_BYTES_MAX,
         key: None,
-        progress: None,
+        ear: None,
         reply_headers: None,
         dispatched: &dispatched,
     });

@@ -58,8 +58,13 @@ impl HttpLink {
         let wires =
             Arc::new(Wires::new(dialer.for_upstream_of(target.tenant), uri, limits.connections, timeouts));
         let http = Http { wires, target: path };
-        let sessions =
-            UpstreamSessions::new(http.clone(), base, target.era, limits.call_timeout, &dialer.measures);
+        let sessions = UpstreamSessions::new(
+            http.clone(),
+            base,
+            (target.era, target.relay),
+            limits.call_timeout,
+            &dialer.measures,
+        );
         Ok(Self { http, sessions, farewells: Arc::new(Semaphore::new(CANCELS_MAX)) })
     }
 
@@ -138,8 +143,9 @@ impl HttpLink {
         let session = self.sessions.get().await?;
         let id = self.sessions.id();
         let is_modern = session.era == Era::Modern;
-        let progress_token = ask.progress.is_some().then_some(id);
-        let meta = Meta { modern: is_modern, progress_token, round: ask.round, extra: ask.meta };
+        let progress_token = ask.progress_token(id);
+        let log = ask.ear.and_then(|ear| ear.log_level());
+        let meta = Meta { modern: is_modern, progress_token, log, round: ask.round, extra: ask.meta };
         meta.check_rounds()?;
         let bytes = ask.members.iter().map(|(_, value)| value.len()).sum();
         let write = || jsonrpc::request(id, ask.method, ask.members, meta);
@@ -155,7 +161,7 @@ impl HttpLink {
             body,
             bytes_max: ask.bytes_max,
             key: ask.key,
-            progress: ask.progress,
+            ear: ask.ear,
             reply_headers: (!is_modern).then_some(&session.headers),
             dispatched: &sent.dispatched,
         };

@@ -11,7 +11,7 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use tokio::sync::mpsc;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
@@ -19,7 +19,9 @@ use crate::upstream::admission::shares::{MemoryHold, MemoryShort};
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::sse::Events;
 use crate::upstream::http::wires::{Lease, WireOrigin, Wires};
+use crate::upstream::protocol::events::QuestionReply;
 use crate::upstream::protocol::jsonrpc::{self, Answer, RpcMessage};
+use crate::upstream::protocol::questions::{Ear, Talk, UPSTREAM_REQUESTS_MAX};
 
 /// Largest body of an answer that carries no result: an HTTP error, the receipt of a notification.
 pub(in crate::upstream) const MINOR_BODY_BYTES_MAX: usize = 64 * 1024;
@@ -30,8 +32,6 @@ const BODY_RESERVE_BYTES_MAX: usize = 256 * 1024;
 /// Address space reserved for a larger body, in bytes; only what is written to becomes memory. Growing step by step
 /// would copy the body each time, megabytes while others wait for the thread.
 const LARGE_BODY_BYTES: usize = 16 * 1024 * 1024;
-/// Most requests of an upstream that are answered during one of ours.
-const UPSTREAM_REQUESTS_MAX: usize = 64;
 /// Bytes that a stream may carry besides its answer without being slowed down, plus [`CHATTER_BYTES_PER_S`]. Reading
 /// a flood as fast as it comes would take processor time from others.
 const CHATTER_FREE_BYTES: usize = 256 * 1024;
@@ -48,9 +48,8 @@ pub(in crate::upstream) struct Post<'a> {
     pub(in crate::upstream) bytes_max: usize,
     /// API key whose share of memory the answer takes; `None` if there is none.
     pub(in crate::upstream) key: Option<Uuid>,
-    /// Queue for the raw `params` of progress notifications, which are dropped while it is full. `None` wants no
-    /// progress.
-    pub(in crate::upstream) progress: Option<&'a mpsc::Sender<Bytes>>,
+    /// Caller as the upstream may talk to it; `None` if nobody listens.
+    pub(in crate::upstream) ear: Option<Ear<'a>>,
     /// Headers of the answers to requests of the upstream; `None` leaves those requests unanswered.
     pub(in crate::upstream) reply_headers: Option<&'a HeaderMap>,
     /// Set while the upstream may have seen this request.
@@ -170,6 +169,7 @@ impl Http {
     ) -> Result<Answer, UpstreamError> {
         let mut events = Events::new(post.bytes_max);
         let mut memory = lease.memory(post.key);
+        let mut talk = Talk::new(post.ear);
         let began = Instant::now();
         let mut requests = 0;
         loop {
@@ -181,21 +181,53 @@ impl Http {
                     return Ok(answer.held_by(memory));
                 };
                 let Some(id) = message.id else {
-                    forward_progress(&message, method, &event, post, lease.memory(post.key)).await;
+                    let memory = lease.memory(post.key).waiting(Duration::ZERO);
+                    pass_on(&mut talk, (method, message.params), &event, post, memory).await;
                     continue;
                 };
                 requests += 1;
                 if requests > UPSTREAM_REQUESTS_MAX {
                     return Err(UpstreamError::invalid("too many requests from the upstream"));
                 }
-                let reply = if method == "ping" { jsonrpc::pong(id) } else { jsonrpc::unsupported(id) };
-                self.reply(post, reply).await;
+                // modern upstreams ask in their answers
+                let Some(headers) = post.reply_headers else { continue };
+                let kind = match talk.admit(method, id, message.params) {
+                    Ok(kind) => kind,
+                    Err(reply) => {
+                        self.reply(headers.clone(), reply).await;
+                        continue;
+                    }
+                };
+                let params = message.params.map_or_else(|| "{}".into(), |raw| jsonrpc::slice(&event, raw));
+                let mut memory = lease.memory(post.key);
+                if memory.grow(params.len()).await.is_err() {
+                    self.reply(
+                        headers.clone(),
+                        jsonrpc::reply(
+                            id.get(),
+                            &QuestionReply::unasked("Too many large messages are under way"),
+                        ),
+                    )
+                    .await;
+                    continue;
+                }
+                // the answer goes out also if the call ends meanwhile
+                let deliver = move |body| async move {
+                    let (http, headers) = (self.clone(), headers.clone());
+                    drop(tokio::spawn(async move { http.reply(headers, body).await }));
+                };
+                talk.ask(kind, id.get(), memory.keep(params), deliver);
             }
             let early = too_early(events.chatter(), began.elapsed());
             if !early.is_zero() {
                 sleep(early).await;
             }
-            match lease.next(&mut body).await {
+            let piece = tokio::select! {
+                biased;
+                piece = lease.next(&mut body) => piece,
+                never = talk.go_on() => match never {},
+            };
+            match piece {
                 Some(piece) => {
                     let piece = piece?;
                     memory.grow(events.held() + piece.len()).await.map_err(crowded)?;
@@ -209,11 +241,30 @@ impl Http {
     }
 
     /// Answers a request of the upstream, best effort.
-    async fn reply(&self, post: &Post<'_>, body: Bytes) {
-        let Some(headers) = post.reply_headers else { return };
-        if !matches!(timeout(REPLY_WAIT_MAX, self.tell(headers.clone(), body)).await, Ok(Ok(_))) {
+    async fn reply(&self, headers: HeaderMap, body: Bytes) {
+        if !matches!(timeout(REPLY_WAIT_MAX, self.tell(headers, body)).await, Ok(Ok(_))) {
             tracing::debug!("an upstream did not take the answer to its request");
         }
+    }
+}
+
+/// Passes a notification on to the caller, in its share of memory until the client has it. A caller that does not keep up
+/// misses some.
+async fn pass_on(
+    talk: &mut Talk<'_>,
+    (method, params): (&str, Option<&RawValue>),
+    event: &Bytes,
+    post: &Post<'_>,
+    mut memory: MemoryHold,
+) {
+    let Some(params) = params else { return };
+    if method == "notifications/cancelled" {
+        return jsonrpc::cancelled_id(params).into_iter().for_each(|id| talk.withdraw(id));
+    }
+    let Some(to_event) = talk.event(method, params, post.id) else { return };
+    let params = jsonrpc::slice(event, params);
+    if memory.grow(params.len()).await.is_ok() {
+        talk.tell(to_event(memory.keep(params)));
     }
 }
 
@@ -221,25 +272,6 @@ impl Http {
 fn too_early(chatter: usize, after: Duration) -> Duration {
     let paid = chatter.saturating_sub(CHATTER_FREE_BYTES) as f64 / CHATTER_BYTES_PER_S as f64;
     Duration::from_secs_f64(paid).saturating_sub(after)
-}
-
-/// Forwards progress to the caller, in its share of memory until the client has it.
-async fn forward_progress(
-    message: &RpcMessage<'_>,
-    method: &str,
-    event: &Bytes,
-    post: &Post<'_>,
-    memory: MemoryHold,
-) {
-    let (Some(progress), Some(params)) = (post.progress, message.params) else { return };
-    if method != "notifications/progress" || !jsonrpc::is_progress_of(params, post.id) {
-        return;
-    }
-    // Progress is a hint: a reader that does not keep up misses some.
-    let (mut memory, params) = (memory.waiting(Duration::ZERO), jsonrpc::slice(event, params));
-    if memory.grow(params.len()).await.is_err() || progress.try_send(memory.keep(params)).is_err() {
-        tracing::trace!("progress dropped");
-    }
 }
 
 /// Form of an answer, by its content type.

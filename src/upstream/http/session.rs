@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use crate::domain::end::End;
 use crate::domain::era::Era;
 use crate::domain::measure::{Between, Measures, Transport};
+use crate::domain::relay::Relay;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::discover;
 use crate::upstream::http::post::{Http, Post, Reply};
@@ -25,6 +26,8 @@ use crate::upstream::protocol::sent::Sent;
 const DISCOVER_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Longest wait for a session, connecting and detecting the era included.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(20);
+/// Longest wait for an upstream to take the wish for its log messages.
+const LOG_WISH_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Longest session id accepted, in bytes.
 const SESSION_ID_BYTES_MAX: usize = 4096;
 
@@ -65,6 +68,8 @@ impl UpstreamSession {
 pub(in crate::upstream) struct UpstreamSessions {
     http: Http,
     base: HeaderMap,
+    /// Messages to callers that are allowed, which the handshake declares.
+    relay: Relay,
     discover_wait: Duration,
     /// Longest wait for a session, which callers share: afterwards all of them fail, and the next caller tries again.
     open_wait: Duration,
@@ -82,13 +87,14 @@ impl UpstreamSessions {
     pub(in crate::upstream) fn new(
         http: Http,
         base: HeaderMap,
-        era: Option<Era>,
+        (era, relay): (Option<Era>, Relay),
         wait: Duration,
         measures: &Arc<Measures>,
     ) -> Self {
         let sessions = Self {
             http,
             base,
+            relay,
             discover_wait: DISCOVER_WAIT_MAX.min(wait / 4),
             open_wait: OPEN_WAIT_MAX.min(wait),
             current: RwLock::new(None),
@@ -248,10 +254,10 @@ impl UpstreamSessions {
         let post = Post {
             id,
             headers: self.base.clone(),
-            body: jsonrpc::initialize(id, offered),
+            body: jsonrpc::initialize(id, offered, &self.relay.capabilities()),
             bytes_max: HELLO_BYTES_MAX,
             key: None,
-            progress: None,
+            ear: None,
             reply_headers: None,
             dispatched: &sent.dispatched,
         };
@@ -274,6 +280,12 @@ impl UpstreamSessions {
             return Err(UpstreamError::invalid(format!(
                 "initialized was answered with HTTP status {status}"
             )));
+        }
+        if self.relay.logging && session.declared.last().is_some_and(|offers| offers.logging) {
+            let (http, headers) = (self.http.clone(), session.headers.clone());
+            let body = jsonrpc::log_everything(self.id());
+            // a wish, on which no call waits
+            drop(tokio::spawn(async move { timeout(LOG_WISH_WAIT_MAX, http.tell(headers, body)).await }));
         }
         let between = Between { transport: Transport::Tcp, version: Some(session.version) };
         session.life = Some(Life::begin(&self.measures, between));

@@ -1,11 +1,11 @@
 //! Requests from the gateway to an upstream.
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::upstream::error::UpstreamError;
 use crate::upstream::protocol::jsonrpc::Round;
+use crate::upstream::protocol::questions::Ear;
 
 /// Request to an upstream, not yet in the form of its era.
 pub(in crate::upstream) struct Ask<'a> {
@@ -16,7 +16,8 @@ pub(in crate::upstream) struct Ask<'a> {
     pub(in crate::upstream) members: &'a [(&'a str, &'a [u8])],
     pub(in crate::upstream) meta: &'a [(String, Bytes)],
     pub(in crate::upstream) param_headers: &'a [(String, String)],
-    pub(in crate::upstream) progress: Option<&'a mpsc::Sender<Bytes>>,
+    /// Caller as the upstream may talk to it; `None` if nobody listens.
+    pub(in crate::upstream) ear: Option<Ear<'a>>,
     /// Multi-round-trip part of a caller's request; `None` for the gateway's own requests.
     pub(in crate::upstream) round: Option<&'a Round>,
     /// API key whose share of memory the answer takes; `None` if there is none.
@@ -25,6 +26,11 @@ pub(in crate::upstream) struct Ask<'a> {
 }
 
 impl<'a> Ask<'a> {
+    /// Returns the token under which progress is asked for, if the caller wants any.
+    pub(in crate::upstream) fn progress_token(&self, id: u64) -> Option<u64> {
+        self.ear.is_some_and(|ear| ear.hears.progress).then_some(id)
+    }
+
     /// Creates a request of the gateway's own: no name, `_meta`, extra headers, progress or API key.
     pub(in crate::upstream) fn plain(
         method: &'static str,
@@ -37,7 +43,7 @@ impl<'a> Ask<'a> {
             members,
             meta: &[],
             param_headers: &[],
-            progress: None,
+            ear: None,
             round: None,
             key: None,
             bytes_max,

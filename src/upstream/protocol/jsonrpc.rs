@@ -7,8 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::domain::json::escape_into;
+use crate::domain::relay::LogLevel;
 use crate::upstream::admission::shares::MemoryHold;
 use crate::upstream::error::{FailureKind, UpstreamError};
+use crate::upstream::protocol::events::QuestionReply;
 
 /// Protocol revision without sessions.
 pub(in crate::upstream) const MODERN: &str = "2026-07-28";
@@ -22,6 +24,7 @@ const HOP_META: &[&str] = &[
     "io.modelcontextprotocol/protocolVersion",
     "io.modelcontextprotocol/clientInfo",
     "io.modelcontextprotocol/clientCapabilities",
+    "io.modelcontextprotocol/logLevel",
     "progressToken",
 ];
 /// Estimated bytes of a request besides name, arguments and the caller's `_meta`.
@@ -67,6 +70,8 @@ pub(in crate::upstream) struct Meta<'a> {
     pub(in crate::upstream) modern: bool,
     /// Token under which progress is asked for; `None` asks for none.
     pub(in crate::upstream) progress_token: Option<u64>,
+    /// Lowest level of the wanted log messages, for the modern era alone; `None` for none.
+    pub(in crate::upstream) log: Option<LogLevel>,
     /// Multi-round-trip part of a caller's request; sent in the modern era only.
     pub(in crate::upstream) round: Option<&'a Round>,
     /// Further members, as `(name, raw JSON)`.
@@ -128,17 +133,43 @@ pub(in crate::upstream) fn pong(id: &RawValue) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).into()
 }
 
-/// Returns the error for any other request of the upstream: it was offered no capabilities.
+/// Returns the error for a request of the upstream that reaches no client.
 pub(in crate::upstream) fn unsupported(id: &RawValue) -> Bytes {
     let error = r#"{"code":-32601,"message":"Method not found"}"#;
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into()
 }
 
-/// Returns an `initialize` request that declares no capabilities.
-pub(in crate::upstream) fn initialize(id: u64, version: &str) -> Bytes {
+/// Returns the reply to a question of the upstream, under its raw id.
+pub(in crate::upstream) fn reply(id: &str, reply: &QuestionReply) -> Bytes {
+    let mut out = format!(r#"{{"jsonrpc":"2.0","id":{id},"#).into_bytes();
+    match reply {
+        QuestionReply::Result(result) => {
+            out.extend_from_slice(br#""result":"#);
+            out.extend_from_slice(result);
+        }
+        QuestionReply::Refused { code, message } => {
+            out.extend_from_slice(format!(r#""error":{{"code":{code},"message":"#).as_bytes());
+            escape_into(&mut out, message);
+            out.push(b'}');
+        }
+    }
+    out.push(b'}');
+    out.into()
+}
+
+/// Returns the request that asks a handshake upstream for all of its log messages.
+pub(in crate::upstream) fn log_everything(id: u64) -> Bytes {
+    request(id, "logging/setLevel", &[("level", br#""debug""#)], Meta::default())
+}
+
+/// Returns an `initialize` request that declares these capabilities, a raw object.
+pub(in crate::upstream) fn initialize(id: u64, version: &str, capabilities: &str) -> Bytes {
     let client = client_info();
-    let members: [(&str, &[u8]); 3] =
-        [("protocolVersion", &quoted(version)), ("capabilities", b"{}"), ("clientInfo", client.as_bytes())];
+    let members: [(&str, &[u8]); 3] = [
+        ("protocolVersion", &quoted(version)),
+        ("capabilities", capabilities.as_bytes()),
+        ("clientInfo", client.as_bytes()),
+    ];
     request(id, "initialize", &members, Meta::default())
 }
 
@@ -187,6 +218,9 @@ fn write_meta(params: &mut Members<'_>, meta: Meta<'_>) {
         let declared = meta.round.map_or(&[][..], |round| &round.capabilities);
         let declared = if declared.is_empty() { b"{}" } else { declared };
         object.add("io.modelcontextprotocol/clientCapabilities", declared);
+        if let Some(level) = meta.log {
+            object.add("io.modelcontextprotocol/logLevel", &quoted(level.as_str()));
+        }
     }
     if let Some(token) = meta.progress_token {
         object.add("progressToken", decimal(token).as_bytes());
@@ -281,6 +315,19 @@ pub(in crate::upstream) fn progress_token(params: &RawValue) -> Option<u64> {
         return None;
     }
     number(serde_json::from_str::<Progress<'_>>(params.get()).ok()?.token)
+}
+
+/// Returns the raw id of the request that a cancellation's `params` take back; `None` if they name none.
+pub(in crate::upstream) fn cancelled_id(params: &RawValue) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Cancelled<'a> {
+        #[serde(borrow, rename = "requestId")]
+        id: &'a RawValue,
+    }
+    if !params.get().starts_with('{') {
+        return None;
+    }
+    Some(serde_json::from_str::<Cancelled<'_>>(params.get()).ok()?.id)
 }
 
 /// Returns the part of `body` that a raw value read from it covers.

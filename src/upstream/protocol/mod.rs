@@ -2,6 +2,7 @@
 //! each kind implements.
 
 pub(super) mod ask;
+pub(super) mod events;
 pub(super) mod exchange;
 pub(super) mod hello;
 pub(super) mod jsonrpc;
@@ -10,4 +11,5 @@ pub(super) mod measures;
 pub(super) mod offers;
 pub(super) mod page;
 pub(super) mod param_headers;
+pub(super) mod questions;
 pub(super) mod sent;

@@ -64,6 +64,8 @@ pub struct DeclaredOffers {
     pub resources: DeclaredOffer,
     /// Whether the server completes arguments of prompts and templates.
     pub completions: bool,
+    /// Whether the server sends log messages.
+    pub logging: bool,
 }
 
 #[derive(Deserialize)]
@@ -82,6 +84,8 @@ struct Capabilities<'a> {
     resources: Option<&'a RawValue>,
     #[serde(borrow)]
     completions: Option<&'a RawValue>,
+    #[serde(borrow)]
+    logging: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -103,6 +107,7 @@ impl DeclaredOffers {
             prompts: DeclaredOffer::of(found.prompts),
             resources: DeclaredOffer::of(found.resources),
             completions: object(found.completions).is_some(),
+            logging: object(found.logging).is_some(),
         }
     }
 
@@ -206,6 +211,7 @@ mod tests {
     #[test]
     fn what_is_declared() {
         let offers = |tools, prompts, resources, completions| DeclaredOffers {
+            logging: false,
             tools,
             prompts,
             resources,

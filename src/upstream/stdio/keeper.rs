@@ -56,7 +56,8 @@ impl Keeper {
         let id = session.wire.id();
         let meta = Meta {
             modern: session.era == Era::Modern,
-            progress_token: ask.progress.is_some().then_some(id),
+            progress_token: ask.progress_token(id),
+            log: ask.ear.and_then(|ear| ear.log_level()),
             round: ask.round,
             extra: ask.meta,
         };
@@ -66,7 +67,10 @@ impl Keeper {
             id,
             body: jsonrpc::request(id, ask.method, ask.members, meta),
             bytes_max: ask.bytes_max,
-            progress: ask.progress,
+            // the gateway's own requests have no rounds
+            is_call: ask.round.is_some(),
+            ear: ask.ear,
+            may_ask: session.era == Era::Handshake,
             dispatched: &sent.dispatched,
             farewell: Some(jsonrpc::cancelled(id)),
         };

@@ -163,7 +163,7 @@ async fn open(shared: &Shared, wire: &Arc<PipeWire>) -> Result<ProgramSession, U
     let [offered, ..] = VERSIONS;
     let sent = Sent::default();
     let asked = OwnRequest::begin(measures, "initialize", Transport::Pipe, &sent);
-    let answer = ask(wire, id, jsonrpc::initialize(id, offered)).await;
+    let answer = ask(wire, id, jsonrpc::initialize(id, offered, &shared.relay.capabilities())).await;
     asked.ended(end(&answer));
     let result = match answer? {
         Answer::Result(result) => result,
@@ -180,7 +180,11 @@ async fn open(shared: &Shared, wire: &Arc<PipeWire>) -> Result<ProgramSession, U
     let version = version_of(&result)?;
     wire.tell(&jsonrpc::notification("notifications/initialized"));
     let between = Between { transport: Transport::Pipe, version: Some(version) };
-    let (offers, life) = (DeclaredOffers::of(&result), Some(Life::begin(measures, between)));
+    let offers = DeclaredOffers::of(&result);
+    if shared.relay.logging && offers.logging {
+        wire.tell(&jsonrpc::log_everything(wire.id()));
+    }
+    let (offers, life) = (offers, Some(Life::begin(measures, between)));
     Ok(ProgramSession { era: Era::Handshake, offers, wire: Arc::clone(wire), version, life })
 }
 
@@ -197,7 +201,9 @@ async fn ask(wire: &PipeWire, id: u64, body: Bytes) -> Result<Answer, UpstreamEr
         id,
         body,
         bytes_max: HELLO_BYTES_MAX,
-        progress: None,
+        is_call: false,
+        ear: None,
+        may_ask: false,
         dispatched: &AtomicBool::new(false),
         farewell: None,
     };

@@ -4,19 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::ChildStderr;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::journal::{LINE_BYTES_MAX, ServerLog};
 use super::lines::{Edges, Line, Lines};
-use super::wire::PipeWire;
+use super::wire::{PipeWire, ProgramSays};
 use crate::domain::log_line::Raw;
+use crate::domain::relay::QuestionKind;
 use crate::upstream::admission::pace::Pace;
 use crate::upstream::admission::shares::{MemoryHold, Share};
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::protocol::jsonrpc::{self, RpcMessage};
 use crate::upstream::protocol::offers::Announced;
+use crate::upstream::protocol::questions::ID_BYTES_MAX;
 
 /// Most bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
@@ -27,8 +30,6 @@ const STDERR_BYTES: u32 = 4 * 1024 * 1024;
 
 /// Longest wait for the rest of a line that holds memory of its tenant.
 pub(super) const STALL_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Longest id of a program's own request that is repeated in the reply, in bytes as it is written.
-const ID_BYTES_MAX: usize = 256;
 
 /// Reader of a program's standard output, to its end.
 pub(super) struct LineReader {
@@ -113,8 +114,15 @@ impl LineReader {
                 self.wire.tell(&jsonrpc::pong(id));
                 line.len()
             }
-            (Some(_), Some(id)) => {
-                self.wire.tell(&jsonrpc::unsupported(id));
+            (Some(method), Some(id)) => {
+                let says = ProgramSays::Asks {
+                    method: method.into(),
+                    id: id.to_owned(),
+                    params: message.params.map(|params| kept(line, params, memory)),
+                };
+                if QuestionKind::parse(method).is_none() || !self.wire.ask_caller(says) {
+                    self.wire.tell(&jsonrpc::unsupported(id));
+                }
                 line.len()
             }
             (Some("notifications/progress"), None) => {
@@ -122,6 +130,19 @@ impl LineReader {
                     message.params.and_then(|params| Some((jsonrpc::progress_token(params)?, params)));
                 if let Some((token, params)) = token {
                     self.wire.progress(token, jsonrpc::slice(line, params));
+                }
+                line.len()
+            }
+            (Some("notifications/message"), None) => {
+                if let Some(params) = message.params {
+                    self.wire.log(params, || kept(line, params, memory));
+                }
+                line.len()
+            }
+            (Some("notifications/cancelled"), None) => {
+                let id = message.params.and_then(jsonrpc::cancelled_id);
+                if let Some(id) = id.filter(|id| id.get().len() <= ID_BYTES_MAX) {
+                    self.wire.take_back(id);
                 }
                 line.len()
             }
@@ -154,6 +175,12 @@ impl LineReader {
         let waiter = id_of(edges).and_then(|id| self.wire.take(id));
         waiter.is_some_and(|waiter| waiter.answer.send(Err(error)).is_ok())
     }
+}
+
+/// Returns the part of a line that a raw value covers, with the line's memory.
+fn kept(line: &Bytes, raw: &RawValue, memory: MemoryHold) -> Bytes {
+    let part = jsonrpc::slice(line, raw);
+    if memory.is_held() { memory.keep(part) } else { part }
 }
 
 /// Returns whether a short text contains another.
@@ -279,8 +306,16 @@ mod tests {
             let dispatched = AtomicBool::new(false);
             let body = Bytes::from_static(b"{}");
             let bytes_max = 2 * MIB;
-            let request =
-                PipeRequest { id, body, bytes_max, progress: None, dispatched: &dispatched, farewell: None };
+            let request = PipeRequest {
+                id,
+                body,
+                bytes_max,
+                is_call: true,
+                ear: None,
+                may_ask: false,
+                dispatched: &dispatched,
+                farewell: None,
+            };
             let (outgoing, program) = (&mut self.outgoing, &mut self.program);
             let writes = async {
                 outgoing.recv().await.unwrap();

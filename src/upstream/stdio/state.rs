@@ -15,6 +15,7 @@ use super::usage::ProgramUsage;
 use super::wire::PipeWire;
 use crate::domain::backoff::Backoff;
 use crate::domain::era::Era;
+use crate::domain::relay::Relay;
 use crate::upstream::admission::shares::Share;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::protocol::measures::Life;
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     pub(super) server: Uuid,
     pub(super) command: Arc<ProgramCommand>,
     pub(super) share: Share,
+    /// Messages to callers that are allowed, which the handshake declares.
+    pub(super) relay: Relay,
     pub(super) log: Arc<ServerLog>,
     /// Cancelled when the program must never start again.
     pub(super) stop: CancellationToken,
@@ -149,6 +152,7 @@ impl Shared {
             server: target.server,
             command,
             share,
+            relay: target.relay,
             log: Arc::new(log),
             stop: children.stop.child_token(),
             looked_at: Notify::new(),

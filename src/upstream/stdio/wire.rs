@@ -1,26 +1,38 @@
 //! Many requests at a time over the pipes of one program, matched to their answers by id.
 
-use std::collections::HashMap;
+use std::borrow::Borrow;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
+use serde_json::value::RawValue;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::upstream::error::{FailureKind, UpstreamError};
+use crate::upstream::protocol::events::CallEvent;
 use crate::upstream::protocol::hello::HELLO_BYTES_MAX;
-use crate::upstream::protocol::jsonrpc::Answer;
+use crate::upstream::protocol::jsonrpc::{self, Answer};
+use crate::upstream::protocol::questions::{Ear, LogFilter, Talk, UPSTREAM_REQUESTS_MAX};
 
 /// Most messages on their way to a program; later senders wait until it has taken one.
 const OUTGOING_MAX: usize = 8;
+
+/// Time for which a program may still work on a call that was given up.
+const STRAY_TIME: Duration = Duration::from_secs(300);
+/// Most calls that were given up whose late answers are waited for.
+const STRAYS_MAX: usize = 1024;
 
 /// Carries requests to a program, and answers back to their callers.
 pub(super) struct PipeWire {
     outgoing: mpsc::Sender<Bytes>,
     /// Callers that wait, by request id; `None` once the program has ended.
     waiting: Mutex<Option<HashMap<u64, Waiter>>>,
+    strays: Mutex<Strays>,
     next_id: AtomicU64,
     /// Whether the program announced a change of a list since that was last taken.
     announced: AtomicBool,
@@ -32,8 +44,65 @@ pub(super) type Outgoing = mpsc::Receiver<Bytes>;
 /// Caller that waits for an answer.
 pub(super) struct Waiter {
     pub(super) answer: oneshot::Sender<Result<Answer, UpstreamError>>,
-    pub(super) progress: Option<mpsc::Sender<Bytes>>,
     pub(super) bytes_max: usize,
+    /// Whether a caller's request waits, and none of the gateway's own.
+    is_call: bool,
+    /// Queue for progress; `None` if none is wanted.
+    progress: Option<mpsc::Sender<CallEvent>>,
+    /// Queue for log messages, with the filter that they pass; `None` if none are wanted.
+    log: Option<(mpsc::Sender<CallEvent>, LogFilter)>,
+    /// Queue for what the program asks; `None` if the caller cannot be asked anything.
+    asked: Option<mpsc::Sender<ProgramSays>>,
+}
+
+/// Request of a program for the caller of one of ours, or its end.
+pub(super) enum ProgramSays {
+    /// Request of the program.
+    Asks {
+        /// Method of the request.
+        method: Box<str>,
+        /// Id of the request, raw.
+        id: Box<RawValue>,
+        /// Raw `params`; `None` if there are none.
+        params: Option<Bytes>,
+    },
+    /// Raw id of a request that the program takes back.
+    TakesBack(Box<RawValue>),
+}
+
+/// Calls that were given up and that the program may still work on. What it asks meanwhile may be about one of them, and
+/// must not reach the caller of another.
+#[derive(Debug, Default)]
+struct Strays {
+    /// Ids of the calls.
+    ids: HashSet<u64>,
+    /// Whether there were more than [`STRAYS_MAX`], of which the rest is not known.
+    is_over: bool,
+    /// Time after which the program counts as done with all of them.
+    until: Option<Instant>,
+}
+
+impl Strays {
+    fn add(&mut self, id: u64, now: Instant) {
+        self.until = Some(now + STRAY_TIME);
+        if self.ids.len() < STRAYS_MAX {
+            self.ids.insert(id);
+        } else {
+            self.is_over = true;
+        }
+    }
+
+    /// Notes that the program is done with a call, as its late answer shows.
+    fn remove(&mut self, id: u64) {
+        self.ids.remove(&id);
+    }
+
+    fn is_empty(&mut self, now: Instant) -> bool {
+        if self.until.is_some_and(|until| now >= until) {
+            *self = Self::default();
+        }
+        self.ids.is_empty() && !self.is_over
+    }
 }
 
 /// Request to a program.
@@ -41,7 +110,12 @@ pub(super) struct PipeRequest<'a> {
     pub(super) id: u64,
     pub(super) body: Bytes,
     pub(super) bytes_max: usize,
-    pub(super) progress: Option<&'a mpsc::Sender<Bytes>>,
+    /// Whether this is a caller's request, and none of the gateway's own.
+    pub(super) is_call: bool,
+    /// Caller as the program may talk to it; `None` if nobody listens.
+    pub(super) ear: Option<Ear<'a>>,
+    /// Whether the program speaks in an era in which it may ask the caller something.
+    pub(super) may_ask: bool,
     /// Set once the program may have seen the request.
     pub(super) dispatched: &'a AtomicBool,
     /// Message to the program if the caller gives up before the answer; `None` sends none.
@@ -53,7 +127,7 @@ impl PipeWire {
         let (outgoing, taken) = mpsc::channel(OUTGOING_MAX);
         let waiting = Mutex::new(Some(HashMap::new()));
         let (next_id, announced) = (AtomicU64::new(1), AtomicBool::new(false));
-        let wire = Self { outgoing, waiting, next_id, announced };
+        let wire = Self { outgoing, waiting, strays: Mutex::default(), next_id, announced };
         (wire, taken)
     }
 
@@ -68,19 +142,119 @@ impl PipeWire {
             || UpstreamError::unsent(FailureKind::NotRunning { retry_s: Some(1) }, "it has just ended");
         let slot = self.outgoing.reserve().await.map_err(|_| ended())?;
         let (answer, answered) = oneshot::channel();
-        let progress = request.progress.cloned();
-        let waiter = Waiter { answer, progress, bytes_max: request.bytes_max };
+        let ear = request.ear;
+        let (asked, asks) = ear
+            .filter(|ear| request.may_ask && ear.can_be_asked())
+            .map(|_| mpsc::channel(UPSTREAM_REQUESTS_MAX))
+            .unzip();
+        let waiter = Waiter {
+            answer,
+            bytes_max: request.bytes_max,
+            is_call: request.is_call,
+            progress: ear.filter(|ear| ear.hears.progress).map(|ear| ear.hears.events.clone()),
+            log: ear.and_then(|ear| {
+                let level = ear.log_level()?;
+                Some((ear.hears.events.clone(), LogFilter::new(Some(level))))
+            }),
+            asked,
+        };
         match self.waiting.lock().as_mut() {
             Some(waiting) => drop(waiting.insert(request.id, waiter)),
             None => return Err(ended()),
         }
-        let mut asked = Asked { wire: self, id: request.id, farewell: request.farewell };
+        let mut asked =
+            Asked { wire: self, id: request.id, is_call: request.is_call, farewell: request.farewell };
         request.dispatched.store(true, Ordering::Relaxed);
         slot.send(line(&request.body));
-        let answer = answered.await;
+        let answer = match asks {
+            // boxed: large and rare, it must not be part of every call's future
+            Some(asks) => Box::pin(self.answer_meanwhile(ear, asks, answered)).await,
+            None => answered.await,
+        };
         // the caller's entry was removed with the answer
         asked.farewell = None;
         answer.unwrap_or_else(|_| Err(lost()))
+    }
+
+    /// Waits for an answer, and answers what the program asks meanwhile.
+    async fn answer_meanwhile<T>(
+        &self,
+        ear: Option<Ear<'_>>,
+        mut asks: mpsc::Receiver<ProgramSays>,
+        mut answered: oneshot::Receiver<T>,
+    ) -> Result<T, oneshot::error::RecvError> {
+        let (mut talk, mut left) = (Talk::new(ear), UPSTREAM_REQUESTS_MAX);
+        loop {
+            let says = tokio::select! {
+                biased;
+                answer = &mut answered => return answer,
+                Some(says) = asks.recv() => says,
+                never = talk.go_on() => match never {},
+            };
+            let (method, id, params) = match says {
+                ProgramSays::Asks { method, id, params } => (method, id, params),
+                ProgramSays::TakesBack(id) => {
+                    talk.withdraw(&id);
+                    continue;
+                }
+            };
+            let raw = params.as_deref().map(serde_json::from_slice::<&RawValue>).and_then(Result::ok);
+            let admitted = match left.checked_sub(1) {
+                Some(fewer) => {
+                    left = fewer;
+                    talk.admit(&method, &id, raw)
+                }
+                None => Err(jsonrpc::unsupported(&id)),
+            };
+            match admitted {
+                Ok(kind) => {
+                    let params = params.unwrap_or_else(|| Bytes::from_static(b"{}"));
+                    talk.ask(kind, id.get(), params, |body| self.reply(body));
+                }
+                Err(reply) => self.tell(&reply),
+            }
+        }
+    }
+
+    /// Sends the answer to a question, once the program takes it.
+    async fn reply(&self, body: Bytes) {
+        // fails only when the program has ended
+        drop(self.outgoing.send(line(&body)).await);
+    }
+
+    /// Gives a request of the program to the only caller whom it can be meant for. Returns whether there is one.
+    pub(super) fn ask_caller(&self, says: ProgramSays) -> bool {
+        let waiting = self.waiting.lock();
+        let asked = waiting.as_ref().and_then(|waiting| self.only_call(waiting.values()));
+        let asked = asked.and_then(|waiter| waiter.asked.as_ref());
+        asked.is_some_and(|asked| asked.try_send(says).is_ok())
+    }
+
+    /// Tells all callers that the program has taken a request back: one of them may have it.
+    pub(super) fn take_back(&self, id: &RawValue) {
+        for waiter in self.waiting.lock().iter().flat_map(HashMap::values) {
+            if let Some(asked) = &waiter.asked {
+                drop(asked.try_send(ProgramSays::TakesBack(id.to_owned())));
+            }
+        }
+    }
+
+    /// Passes a log message on to the only caller whom it can be meant for; a slow caller misses some.
+    pub(super) fn log(&self, params: &RawValue, bytes: impl FnOnce() -> Bytes) {
+        let mut waiting = self.waiting.lock();
+        let only = waiting.as_mut().and_then(|waiting| self.only_call(waiting.values_mut()));
+        if let Some((events, filter)) = only.and_then(|waiter| waiter.log.as_mut())
+            && filter.passes(params)
+        {
+            drop(events.try_send(CallEvent::Log(bytes())));
+        }
+    }
+
+    /// Returns the only call under way; `None` if there are several, or some that were given up.
+    fn only_call<W: Borrow<Waiter>>(&self, waiting: impl Iterator<Item = W>) -> Option<W> {
+        let mut calls = waiting.filter(|waiter| Borrow::<Waiter>::borrow(waiter).is_call);
+        let first = calls.next()?;
+        (calls.next().is_none() && self.strays.lock().is_empty(Instant::now())).then_some(first)
     }
 
     /// Sends a message that has no answer, if there is room for it in the queue.
@@ -102,7 +276,11 @@ impl PipeWire {
 
     /// Removes and returns the caller that waits for this answer.
     pub(super) fn take(&self, id: u64) -> Option<Waiter> {
-        self.waiting.lock().as_mut()?.remove(&id)
+        let found = self.waiting.lock().as_mut()?.remove(&id);
+        if found.is_none() {
+            self.strays.lock().remove(id);
+        }
+        found
     }
 
     /// Passes progress on to the caller that asked for it; a slow caller misses some.
@@ -110,7 +288,7 @@ impl PipeWire {
         let waiting = self.waiting.lock();
         let waiter = waiting.as_ref().and_then(|waiting| waiting.get(&token));
         if let Some(progress) = waiter.and_then(|waiter| waiter.progress.as_ref()) {
-            drop(progress.try_send(params));
+            drop(progress.try_send(CallEvent::Progress(params)));
         }
     }
 
@@ -131,12 +309,25 @@ impl PipeWire {
 struct Asked<'a> {
     wire: &'a PipeWire,
     id: u64,
+    is_call: bool,
     farewell: Option<Bytes>,
+}
+
+impl Asked<'_> {
+    /// Removes the caller's entry; returns whether it was there. From then on a call counts as given up.
+    fn give_up(&self) -> bool {
+        let mut waiting = self.wire.waiting.lock();
+        let was_open = waiting.as_mut().is_some_and(|waiting| waiting.remove(&self.id).is_some());
+        if was_open && self.is_call {
+            self.wire.strays.lock().add(self.id, Instant::now());
+        }
+        was_open
+    }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        let was_open = self.wire.take(self.id).is_some();
+        let was_open = self.give_up();
         if let Some(farewell) = self.farewell.take().filter(|_| was_open) {
             self.wire.tell(&farewell);
         }
@@ -163,3 +354,6 @@ pub(super) async fn write(mut input: ChildStdin, mut outgoing: Outgoing) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -158,14 +158,14 @@ async fn a_stream_brings_progress_and_then_the_answer() {
     .await;
     let connection = fake.connection();
     let (sender, mut progress) = mpsc::channel(2);
-    let answer = connection.ask(Request { progress: Some(sender), ..call("t") }).await.unwrap();
+    let answer = connection.ask(Request { hears: Some(Hears::progress(sender)), ..call("t") }).await.unwrap();
     assert_eq!(body_of(&answer), r#"{ "ok":true }"#);
-    let first: Bytes = progress.recv().await.unwrap();
+    let first = progress_in(progress.recv().await);
     assert!(first.starts_with(br#"{ "progress":1.0,"#));
-    let second: Value = serde_json::from_slice(&progress.recv().await.unwrap()).unwrap();
+    let second: Value = serde_json::from_slice(&progress_in(progress.recv().await)).unwrap();
     assert_eq!(second["progress"], 2);
     // The third did not fit.
-    assert_eq!(progress.recv().await, None);
+    assert!(progress.recv().await.is_none());
     assert_eq!(connection.probe().1.idle_count(), 1);
 }
 

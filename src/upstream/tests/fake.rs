@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::super::*;
+use crate::domain::relay::Relay;
 
 /// Request as it arrived.
 #[derive(Clone, Debug)]
@@ -211,6 +212,7 @@ impl Fake {
             }),
             era: None,
             limits: limits(),
+            relay: Relay::NOTHING,
         }
     }
 
@@ -245,6 +247,14 @@ impl Target {
     pub(super) fn with_headers(self, headers: Vec<(::http::HeaderName, ::http::HeaderValue)>) -> Target {
         let server = HttpServer { headers, ..self.http().clone() };
         self.of(server)
+    }
+}
+
+/// Returns the `params` of progress that a caller has heard of.
+pub(super) fn progress_in(event: Option<CallEvent>) -> bytes::Bytes {
+    match event {
+        Some(CallEvent::Progress(params)) => params,
+        other => panic!("no progress: {other:?}"),
     }
 }
 
@@ -287,7 +297,7 @@ pub(super) fn request(subject: Subject) -> Request {
         members: vec![],
         meta: vec![],
         param_headers: vec![],
-        progress: None,
+        hears: None,
         round: Round::default(),
         key: None,
         timeout: Duration::from_secs(10),

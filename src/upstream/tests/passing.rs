@@ -80,7 +80,8 @@ async fn progress_errors_and_bounds_are_those_of_calls() {
         let connection = open(&fake, era, limits());
         let read = |uri: &str| request(Subject::Resource(uri.to_owned()));
         let (progress, mut told) = mpsc::channel(8);
-        let answer = connection.ask(Request { progress: Some(progress), ..read("x") }).await.unwrap();
+        let answer =
+            connection.ask(Request { hears: Some(Hears::progress(progress)), ..read("x") }).await.unwrap();
         assert_eq!(answer, Answer::Result(r#"{"contents":[]}"#.into()), "{era:?}");
         assert!(told.try_recv().is_ok(), "{era:?}");
         assert!(matches!(connection.ask(read("refused")).await.unwrap(), Answer::Error { .. }), "{era:?}");

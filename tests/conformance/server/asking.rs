@@ -80,7 +80,10 @@ pub fn in_rounds(
 ) -> Result<Option<CallToolResponse>, ErrorData> {
     let responses = request.input_responses.as_ref();
     let state = request.request_state.as_deref();
-    let capabilities = context.meta.client_capabilities().unwrap_or_default();
+    let declared = context.meta.client_capabilities();
+    let is_modern = declared.is_some();
+    let capabilities = declared.unwrap_or_default();
+    let arguments = request.arguments.clone().unwrap_or_default();
     match name.trim_start_matches("test_").trim_start_matches("input_required_result_") {
         "missing_capability" if capabilities.sampling.is_none() => {
             let needed = ClientCapabilities::builder().enable_sampling().build();
@@ -88,6 +91,22 @@ pub fn in_rounds(
         }
         "missing_capability" => done("the client can sample"),
         "streaming_elicitation" => ask(json!({"value": form("A value?", "value")}), None),
+        // these ask in the middle of the call in the other era
+        "sampling" if name == "test_sampling" && is_modern => match answer(responses, "answer") {
+            None => ask(json!({"answer": sampling(prompt_of(&arguments))}), None),
+            Some(told) => done(&sampled(told)),
+        },
+        "elicitation" | "elicitation_sep1034_defaults" | "elicitation_sep1330_enums"
+            if is_modern && name.starts_with("test_elicitation") =>
+        {
+            match answer(responses, "answer") {
+                None => {
+                    let params = elicitation(name, &arguments);
+                    ask(json!({"answer": {"method": "elicitation/create", "params": params}}), None)
+                }
+                Some(told) => done(&elicited(told)),
+            }
+        }
         "elicitation" if name != "test_elicitation" => match answer(responses, "user_name") {
             None => ask(json!({"user_name": form("What is your name?", "name")}), None),
             Some(told) => {
@@ -161,18 +180,27 @@ fn what_it_can(capabilities: &ClientCapabilities) -> Result<Option<CallToolRespo
     if can.iter().any(|(_, can)| *can) { ask(requests, None) } else { done("there is nobody to ask") }
 }
 
+fn prompt_of(arguments: &JsonObject) -> &str {
+    arguments.get("prompt").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn sampled(told: &Value) -> String {
+    format!("LLM response: {}", told["content"])
+}
+
+fn elicited(told: &Value) -> String {
+    let action = told["action"].as_str().unwrap_or_default();
+    format!("User response: action={action}, content={}", told["content"])
+}
+
 /// Asks the client's model before it answers.
 pub async fn sample(
     arguments: &JsonObject,
     context: &RequestContext<RoleServer>,
 ) -> Result<Value, ErrorData> {
-    let prompt = arguments.get("prompt").and_then(Value::as_str).unwrap_or_default();
-    let request = typed(sampling(prompt)["params"].take())?;
+    let request = typed(sampling(prompt_of(arguments))["params"].take())?;
     Ok(match context.peer.create_message(request).await {
-        Ok(told) => {
-            let told = serde_json::to_value(told).unwrap_or_default();
-            tools::text(&format!("LLM response: {}", told["content"]))
-        }
+        Ok(told) => tools::text(&sampled(&serde_json::to_value(told).unwrap_or_default())),
         Err(error) => failed(&error.to_string()),
     })
 }
@@ -183,6 +211,15 @@ pub async fn elicit(
     arguments: &JsonObject,
     context: &RequestContext<RoleServer>,
 ) -> Result<Value, ErrorData> {
+    let request = typed(elicitation(name, arguments))?;
+    Ok(match context.peer.create_elicitation(request).await {
+        Ok(told) => tools::text(&elicited(&serde_json::to_value(told).unwrap_or_default())),
+        Err(error) => failed(&error.to_string()),
+    })
+}
+
+/// The form of a tool, as `params`.
+fn elicitation(name: &str, arguments: &JsonObject) -> Value {
     let message = arguments.get("message").and_then(Value::as_str).unwrap_or("Please tell");
     let schema = match name {
         "test_elicitation_sep1034_defaults" => with_defaults(),
@@ -190,15 +227,7 @@ pub async fn elicit(
         _ => json!({"type": "object", "required": ["username", "email"],
             "properties": {"username": {"type": "string"}, "email": {"type": "string"}}}),
     };
-    let request = typed(json!({"mode": "form", "message": message, "requestedSchema": schema}))?;
-    Ok(match context.peer.create_elicitation(request).await {
-        Ok(told) => {
-            let told = serde_json::to_value(told).unwrap_or_default();
-            let action = told["action"].as_str().unwrap_or_default();
-            tools::text(&format!("User response: action={action}, content={}", told["content"]))
-        }
-        Err(error) => failed(&error.to_string()),
-    })
+    json!({"mode": "form", "message": message, "requestedSchema": schema})
 }
 
 fn failed(why: &str) -> Value {

@@ -58,8 +58,18 @@ async fn a_servers_life() {
     let tenant = stage.tenant("acme").await;
     let (admin, operator) = (tenant.admin().await, tenant.operator().await);
     let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
-    let headers =
-        ["upstream", "add", "up", &upstream.url, "--header", "X-Up-Key=-", "--limit", "call_timeout_s=5"];
+    let headers = [
+        "upstream",
+        "add",
+        "up",
+        &upstream.url,
+        "--header",
+        "X-Up-Key=-",
+        "--limit",
+        "call_timeout_s=5",
+        "--relay",
+        "roots=true",
+    ];
     let added = cli_reading(&operator, &headers, "s3cret-value\n").await.ok();
     assert!(added.err.contains("quarantine") && !added.out.contains("s3cret"), "{added:?}");
     assert!(upstream.sent("x-up-key").contains(&"s3cret-value".to_owned()));
@@ -72,14 +82,20 @@ async fn a_servers_life() {
     }
     cli(&admin, &["upstream", "restart", "up"]).await.ok();
     let shown = cli(&admin, &["upstream", "show", "up"]).await.ok().out;
-    assert!(shown.contains("call_timeout_s") && shown.contains("X-Up-Key"), "{shown}");
+    assert!(
+        shown.contains("call_timeout_s") && shown.contains("roots") && shown.contains("X-Up-Key"),
+        "{shown}"
+    );
+    let relay = ["--relay", "sampling=true"];
     let changes = ["--auto-approve", "true", "--limit", "call_timeout_s=7", "--no-headers", "-o", "json"];
     let update = ["upstream", "update", "up"];
-    let updated = cli(&admin, &[&update[..], &changes[..]].concat()).await.ok().json();
+    let updated = cli(&admin, &[&update[..], &relay[..], &changes[..]].concat()).await.ok().json();
     assert_eq!(
         (&updated["auto_approve"], &updated["limits"], &updated["headers"]),
         (&json!(true), &json!({"call_timeout_s": 7}), &json!([]))
     );
+    let relayed = json!({"elicitation": true, "sampling": true, "roots": false, "logging": false});
+    assert_eq!(updated["relay"], relayed);
     cli(&admin, &update).await.failed(2, "nothing to change");
     let header = ["--header", "X-Up-Key=-"];
     cli_reading(&admin, &[&update[..], &header[..]].concat(), "second-value\n").await.ok();

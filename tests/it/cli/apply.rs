@@ -144,6 +144,15 @@ async fn what_differs_is_changed() {
             r#"~ acme/servers/github limits: {"call_timeout_s":30} → {"call_timeout_s":20}"#.to_owned(),
         ),
         (
+            "sampling: false",
+            "sampling: true",
+            concat!(
+                r#"~ acme/servers/github relay: {"elicitation":true,"logging":false,"roots":false,"sampling":false} → "#,
+                r#"{"elicitation":true,"logging":false,"roots":false,"sampling":true}"#
+            )
+            .to_owned(),
+        ),
+        (
             "headers:",
             "headers:\n          X-More: more",
             "~ acme/servers/github headers: authorization → authorization, x-more".to_owned(),

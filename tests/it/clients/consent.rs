@@ -1,10 +1,10 @@
-//! Permission requests, as users of the official modern clients see them, on two replicas that take turns.
+//! Permission requests, as users of the official clients see them, on two replicas that take turns.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::stacks::{MODERN_STACKS, Stack, asking};
+use super::stacks::{HANDSHAKE_STACKS, MODERN_STACKS, Stack, asking};
 use crate::support::{Api, Balancer, Gateway, Stage, Tenant, Tool, Upstream, settle};
 
 /// A tenant whose every call asks, on two replicas.
@@ -87,6 +87,31 @@ async fn a_user_refuses_the_call_in_the_client() {
         }
     }
     assert_eq!(scene.upstream.counts().calls, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_answers_in_a_handshake_client() {
+    let scene = Scene::start().await;
+    let accept = |decision: &str| json!({"action": "accept", "content": {"decision": decision}});
+    let mut calls = 0;
+    for stack in &HANDSHAKE_STACKS {
+        for (answer, code, state) in [
+            (accept("allow_once"), None, "succeeded"),
+            (json!({"action": "decline"}), Some("consent_denied"), "denied"),
+            (json!({"action": "cancel"}), Some("consent_pending"), "pending"),
+        ] {
+            let key = scene.tenant.agent().await;
+            let (result, asked) = scene.call(stack, &key, Some(&answer)).await;
+            let who = format!("{}: {answer}", stack.name);
+            let [form] = &asked[..] else { panic!("{who}: asked {asked:?}") };
+            assert!(form["message"].as_str().unwrap().contains("/a"), "{who}: {form}");
+            assert_eq!(result["structuredContent"]["code"].as_str(), code, "{who}: {result}");
+            settle(json!(state), Duration::from_secs(5), async || scene.request(&key).await["state"].clone())
+                .await;
+            calls += usize::from(code.is_none());
+            assert_eq!(scene.upstream.counts().calls, calls, "{who}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

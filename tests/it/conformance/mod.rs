@@ -32,8 +32,9 @@ async fn through_two_replicas(suite: Suite) {
     let other = Gateway::start(&stage.database, &settings).await;
     let tenant = stage.tenant("acme").await;
     let fixture = RealServer::conformance().await;
+    let relay = json!({"elicitation": true, "sampling": true, "roots": true, "logging": true});
     // the suite changes the lists and wants to see the change, with nobody there to approve it
-    tenant.add_url(SERVER, &fixture.url, json!({"auto_approve": true})).await;
+    tenant.add_url(SERVER, &fixture.url, json!({"auto_approve": true, "relay": relay})).await;
     let key = tenant.agent_with(json!({"direct_endpoint": true})).await;
     let balancer = Balancer::before(&[&stage.gateway, &other]).await;
     let endpoint = format!("{}{DIRECT}", place.url);

@@ -5,6 +5,8 @@ mod bounds;
 mod command;
 mod decided;
 mod gone;
+mod held;
+mod held_elsewhere;
 mod in_band;
 mod locale;
 mod operated;

@@ -16,17 +16,17 @@ const WAITING: &str = "select count(*) from pg_stat_activity
     where datname = current_database() and wait_event_type = 'Lock'";
 
 /// Three replicas of a tenant whose every call asks.
-struct Three {
-    stage: Stage,
-    second: Gateway,
-    third: Gateway,
-    tenant: Tenant,
+pub(super) struct Three {
+    pub(super) stage: Stage,
+    pub(super) second: Gateway,
+    pub(super) third: Gateway,
+    pub(super) tenant: Tenant,
     upstream: Upstream,
-    balancer: Balancer,
+    pub(super) balancer: Balancer,
 }
 
 impl Three {
-    async fn start() -> Three {
+    pub(super) async fn start() -> Three {
         let (stage, tenant, upstream) = asking(&[], json!([])).await;
         let second = Gateway::start(&stage.database, &[]).await;
         let third = Gateway::start(&stage.database, &[]).await;
@@ -35,23 +35,23 @@ impl Three {
     }
 
     /// An agent and an approver behind the balancer, which begins with the first replica.
-    async fn people(&self) -> (Api, Api) {
+    pub(super) async fn people(&self) -> (Api, Api) {
         let (agent, approver) = (self.tenant.agent().await, self.tenant.approver().await);
         (agent.at(&self.balancer.url), approver.at(&self.balancer.url))
     }
 
     /// Positions of the replicas that served this caller.
-    fn served(&self, api: &Api) -> Vec<usize> {
+    pub(super) fn served(&self, api: &Api) -> Vec<usize> {
         let passed = self.balancer.passed(api.key.as_deref().unwrap());
         passed.iter().map(|exchange| exchange.replica).collect()
     }
 
     /// Returns the caller at each replica.
-    fn everywhere(&self, api: &Api) -> [Api; 3] {
+    pub(super) fn everywhere(&self, api: &Api) -> [Api; 3] {
         [&self.stage.gateway, &self.second, &self.third].map(|gateway| gateway.ask_as(api))
     }
 
-    fn calls(&self) -> usize {
+    pub(super) fn calls(&self) -> usize {
         self.upstream.counts().calls
     }
 }

@@ -31,6 +31,12 @@ async fn a_servers_life() {
       "limits": {},
       "name": "zoo",
       "quarantined": false,
+      "relay": {
+        "elicitation": true,
+        "logging": false,
+        "roots": false,
+        "sampling": false
+      },
       "url": "[text]",
       "version": "[number]"
     }
@@ -252,6 +258,9 @@ async fn bodies_are_checked() {
         (json!({"name": "a", "kind": "http", "url": url, "enabled": "yes"}), "enabled"),
         (json!({"name": "a", "kind": "http", "url": url, "limits": {"nope": 1}}), "limits"),
         (json!({"name": "a", "kind": "http", "url": url, "limits": {"concurrency": 0}}), "limits"),
+        (json!({"name": "a", "kind": "http", "url": url, "relay": {"nope": true}}), "relay.nope"),
+        (json!({"name": "a", "kind": "http", "url": url, "relay": {"roots": "yes"}}), "relay.roots"),
+        (json!({"name": "a", "kind": "http", "url": url, "relay": true}), "relay"),
         (json!({"name": "a", "kind": "http", "url": url, "quarantined": false}), "quarantined"),
     ];
     for (body, field) in cases {
@@ -264,6 +273,27 @@ async fn bodies_are_checked() {
     let down = json!({"name": "down", "kind": "http", "url": url});
     let made = tenant.platform.post("/api/v1/servers", &down).await.expect(201);
     assert!(made["last_error"].is_string() && made["connection"] != "connected", "{made}");
+}
+
+#[tokio::test]
+async fn what_it_may_ask_is_chosen_and_ends_with_its_place() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::reads("t")]).await;
+    tenant.add("up", &upstream).await;
+    let path = "/api/v1/servers/up";
+    let relay = |elicitation: bool, sampling: bool| json!({"elicitation": elicitation, "sampling": sampling, "roots": false, "logging": false});
+    let changed =
+        async |change: Value| tenant.platform.patch(path, &change).await.expect(200)["relay"].clone();
+    assert_eq!(tenant.platform.get(path).await.expect(200)["relay"], relay(true, false));
+    assert_eq!(changed(json!({"relay": {"elicitation": false, "sampling": true}})).await, relay(false, true));
+    assert_eq!(changed(json!({"limits": {"queue": 5}})).await, relay(false, true), "kept");
+    assert_eq!(changed(json!({"relay": {"sampling": true}})).await, relay(true, true), "the default again");
+    let wrong = tenant.platform.patch(path, &json!({"relay": {"samplin": true}})).await;
+    wrong.refused(400, "invalid_request");
+    assert!(wrong.text.contains("did you mean 'sampling'?"), "{wrong:?}");
+    let elsewhere = upstream.url.replace("127.0.0.1", "localhost");
+    assert_eq!(changed(json!({"url": elsewhere})).await, relay(true, false), "what was allowed ends");
 }
 
 #[tokio::test]

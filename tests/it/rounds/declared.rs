@@ -12,12 +12,14 @@ async fn a_client_that_cannot_be_asked_sees_no_question() {
     let tenant = open(&stage, "acme").await;
     let url = r#"{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"mode":"url","url":"https://x.example","message":"?"}}}}"#;
     let odd = r#"{"resultType":"input_required","inputRequests":{"u":{"method":"roots/list","method":"roots/list"}}}"#;
+    let roots = r#"{"resultType":"input_required","inputRequests":{"u":{"method":"roots/list"}}}"#;
     let nothing = r#"{"resultType":"input_required"}"#;
     let long = format!(r#"{{"resultType":"input_required","requestState":"{}"}}"#, "x".repeat(70_000));
     let modern = Upstream::modern(vec![
         Tool::reads("form").returns(&question("\"U\"")),
         Tool::reads("url").returns(url),
         Tool::reads("odd").returns(odd),
+        Tool::reads("roots").returns(roots),
         Tool::reads("nothing").returns(nothing),
         Tool::reads("long").returns(&long),
     ])
@@ -37,6 +39,7 @@ async fn a_client_that_cannot_be_asked_sees_no_question() {
         ("new:form", declaring(r#"{"elicitation":true}"#), "upstream_needs_input"),
         ("new:url", forms(), "upstream_needs_input"),
         ("new:odd", declaring(r#"{"roots":{}}"#), "upstream_invalid"),
+        ("new:roots", declaring(r#"{"roots":{}}"#), "upstream_needs_input"),
         ("new:nothing", forms(), "upstream_invalid"),
         ("new:long", forms(), "upstream_too_large"),
         ("new:form", Mcp::bare(&agent), "upstream_needs_input"),
@@ -59,7 +62,8 @@ async fn a_client_that_cannot_be_asked_sees_no_question() {
     answer.refused(502, "upstream_needs_input");
     let told: Vec<String> = modern.calls().iter().map(|call| call.params.clone()).collect();
     let with = |part: &str| told.iter().filter(|params| params.contains(part)).count();
-    assert_eq!(with(r#"clientCapabilities":{}"#), 5, "{told:?}");
+    // by default a server may ask neither for roots nor for sampling, and is not told of them
+    assert_eq!(with(r#"clientCapabilities":{}"#), 8, "{told:?}");
     assert_eq!(with(r#"clientCapabilities":{"elicitation":{"form":{}}}"#), 3, "{told:?}");
 }
 

@@ -26,6 +26,16 @@ fn question(state: &str) -> String {
     )
 }
 
+/// The question as the client of the server `up` sees it.
+fn shown(state: &str) -> String {
+    named(&question(state))
+}
+
+/// A question with its server named.
+fn named(question: &str) -> String {
+    question.replace("\"Who?\"", "\"Server 'up' asks: Who?\"")
+}
+
 /// The same tool that asks twice before it does what it does.
 pub fn asks_twice(tool: Tool) -> Tool {
     let round = |state: &str, result: &str| (state.to_owned(), Say::Result(result.to_owned()));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{INVALID, ON, client, open, question};
+use super::{INVALID, ON, client, open, question, shown};
 use crate::support::upstream::{Era, Offers};
 use crate::support::{Api, DIRECT, Gateway, Mcp, Outcome, Stage, Tool, Upstream};
 
@@ -47,7 +47,7 @@ async fn they_take_turns_and_are_bound_as_calls_are() {
     for request in [PROMPT, RESOURCE] {
         let first = go(client(&here), request, "").await;
         let state = super::state_of(&first);
-        assert_eq!(first.raw(), question(&format!("\"{state}\"")));
+        assert_eq!(first.raw(), shown(&format!("\"{state}\"")));
         for other in others.iter().filter(|(of, _)| *of == request).map(|(_, other)| *other) {
             let refused = again(&here, other, &state).await;
             assert_eq!(refused.error(), json!({"code": -32602, "message": INVALID}), "{other:?}");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ANSWERS, FORMS, ON, Way, asking, asks_twice, client, open, question, state_of};
+use super::{ANSWERS, FORMS, ON, Way, asking, asks_twice, client, named, open, question, shown, state_of};
 use crate::support::upstream::{Era, Form, Say};
 use crate::support::{Gateway, Mcp, Outcome, Stage, Tool, Upstream};
 
@@ -19,7 +19,7 @@ async fn rounds_take_turns_on_two_replicas() {
         let there = other.ask_as(&here);
         let first = way.go(client(&here), "").await;
         let given = state_of(&first);
-        assert_eq!(first.raw(), question(&format!("\"{given}\"")), "all but the state, byte for byte");
+        assert_eq!(first.raw(), shown(&format!("\"{given}\"")), "all but state and message, byte for byte");
         let second = way.again(client(&there), &given).await;
         let third = way.again(client(&here), &state_of(&second)).await;
         assert_eq!(third.ok()["content"][0]["text"], "done");
@@ -67,6 +67,7 @@ async fn without_a_state_nothing_is_added() {
     ])
     .await;
     tenant.add("up", &upstream).await;
+    tenant.platform.patch("/api/v1/servers/up", &json!({"relay": {"roots": true}})).await.expect(200);
     let agent = tenant.agent().await;
     let client = || Mcp::modern(&agent).declaring(r#"{"roots":{},"tools":{"x":1}}"#);
     let way = Way { tool: "up:stateless", ..Way::DIRECT };
@@ -108,7 +109,7 @@ async fn a_question_follows_progress() {
         let outcome = Outcome { answer };
         assert_eq!(outcome.events().len(), 2, "{outcome:?}");
         let state = state_of(&outcome);
-        let expected = asked.replace("\"U-9\"", &format!("\"{state}\"")).replace('\n', " ");
+        let expected = named(&asked).replace("\"U-9\"", &format!("\"{state}\"")).replace('\n', " ");
         assert_eq!(outcome.raw(), expected);
         way.again(client(&agent), &state).await;
         assert!(upstream.calls().pop().unwrap().params.contains(r#""requestState":"U-9""#));

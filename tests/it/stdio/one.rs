@@ -77,6 +77,19 @@ async fn a_program_starts_when_that_of_before_has_ended() {
 }
 
 #[tokio::test]
+async fn a_program_goes_on_through_changes_until_it_may_ask_for_something_else() {
+    let (_stage, tenant, client) = stage(&[]).await;
+    let path = "/api/v1/servers/up";
+    let first = pid(&client).await;
+    tenant.platform.patch(path, &json!({"limits": {"queue": 7}})).await.expect(200);
+    assert_eq!(pid(&client).await, first);
+    // it declared in its handshake what it may ask for
+    tenant.platform.patch(path, &json!({"relay": {"roots": true}})).await.expect(200);
+    assert_ne!(pid(&client).await, first);
+    gone(&[first]).await;
+}
+
+#[tokio::test]
 async fn a_call_under_way_keeps_the_next_program_from_starting_until_a_restart_ends_it() {
     let (_stage, tenant, client) = stage(&[("MCPPROXY__LIMITS__STDIO_START_TIMEOUT_S", "1")]).await;
     let first = pid(&client).await;

@@ -61,7 +61,7 @@ impl Mcp {
         Mcp { path: path.to_owned(), ..self }
     }
 
-    /// The same, declaring these raw capabilities with each modern request.
+    /// The same, declaring these raw capabilities with each modern request, or at its handshake.
     pub fn declaring(self, capabilities: &str) -> Mcp {
         Mcp { capabilities: capabilities.to_owned(), ..self }
     }
@@ -88,7 +88,8 @@ impl Mcp {
 
     /// Shakes hands where this one speaks.
     pub async fn shake_hands(self, version: &str) -> Mcp {
-        let hello = json!({"protocolVersion": version, "capabilities": {},
+        let capabilities: Value = serde_json::from_str(&self.capabilities).unwrap();
+        let hello = json!({"protocolVersion": version, "capabilities": capabilities,
             "clientInfo": {"name": "it-client", "version": "1.2.3"}});
         let answer = self.request("initialize", &hello.to_string()).await;
         let version = answer.expect(200)["result"]["protocolVersion"].as_str().unwrap().to_owned();

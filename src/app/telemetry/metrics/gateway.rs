@@ -7,7 +7,7 @@ use crate::domain::measure::{Between, OTHER, OperationKey, Series};
 use crate::domain::refusal::Code;
 use crate::faces::Faces;
 use crate::gateway::{
-    ConsentMeasures, Deliveries, LogMeasures, LogVitals, LostSpans, MemoryVitals, Readiness, Vitals,
+    ConsentMeasures, Deliveries, LogMeasures, LogVitals, LostSpans, Mailbox, MemoryVitals, Readiness, Vitals,
 };
 use crate::store::StoreVitals;
 
@@ -29,6 +29,7 @@ pub(super) fn write(faces: &Faces, page: &mut MetricsPage<'_>) -> fmt::Result {
     page.histograms("mcpproxy_call_overhead_seconds", added, overhead)?;
     consent(page, gateway.consent.measures())?;
     webhooks(page, gateway.consent.deliveries())?;
+    replies(page, &gateway.mailbox)?;
     let vitals = gateway.upkeep.vitals();
     attempts(page, gateway.log.activity.measures())?;
     shed(page, faces, &vitals, gateway.log.activity.measures())?;
@@ -124,6 +125,15 @@ fn webhooks(page: &mut MetricsPage<'_>, deliveries: &Deliveries) -> fmt::Result 
     let outcomes = outcomes.map(|(outcome, count)| (vec![("outcome", outcome)], count.get()));
     let help = "Tries to tell webhooks of permission requests, and events that are not tried any more";
     page.counters("mcpproxy_webhook_deliveries", help, outcomes)
+}
+
+/// Writes what became of clients' replies, and how many are waited for.
+fn replies(page: &mut MetricsPage<'_>, mailbox: &Mailbox) -> fmt::Result {
+    let waiting = "Questions to handshake clients that wait for a reply";
+    page.gauge("mcpproxy_client_questions", waiting, mailbox.waiting() as f64)?;
+    let ends = mailbox.ends.all();
+    let ends = ends.iter().map(|(end, count)| (vec![("outcome", end.as_str())], count.get()));
+    page.counters("mcpproxy_client_replies", "Replies of handshake clients to questions", ends)
 }
 
 /// Writes how much load was shed. All reasons are present from the start.

@@ -51,6 +51,7 @@ pub(super) struct DeclaredServer {
     pub(super) enabled: Option<bool>,
     pub(super) auto_approve: Option<bool>,
     pub(super) limits: Option<Map<String, Value>>,
+    pub(super) relay: Option<Map<String, Value>>,
 }
 
 /// Value of a header, given literally or by an environment variable. The type has no `Debug`, so that nothing prints it.

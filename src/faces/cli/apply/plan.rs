@@ -14,6 +14,7 @@ use super::compare::{Changes, at, own_values};
 use super::file::{DeclaredKey, DeclaredServer, DeclaredTenant};
 use super::step::{Mark, Step, StepRoom};
 use crate::domain::id::ServerId;
+use crate::domain::relay::Relay;
 use crate::domain::server_url::{ServerPlace, masked, query_digest, without_query};
 
 /// Condition for setting a server's headers.
@@ -142,9 +143,11 @@ impl Planner<'_> {
                 body.insert(name.to_owned(), flag.into());
             }
         }
-        if let Some(limits) = &server.limits {
-            line.push_str(&format!(", limits {}", Value::Object(limits.clone())));
-            body.insert("limits".to_owned(), limits.clone().into());
+        for (name, members) in [("limits", &server.limits), ("relay", &server.relay)] {
+            if let Some(members) = members {
+                line.push_str(&format!(", {name} {}", Value::Object(members.clone())));
+                body.insert(name.to_owned(), members.clone().into());
+            }
         }
         line.push(')');
         self.step(Mark::Make, &["servers"], &server.name, Changes { lines: vec![line], body })
@@ -165,6 +168,7 @@ impl Planner<'_> {
         changes.compare("auto_approve", at(is, "auto_approve"), server.auto_approve.map(Value::Bool));
         changes.compare("limits", at(is, "limits"), server.limits.clone().map(Value::Object));
         self.compare_headers(&mut changes, server, is, moves);
+        compare_relay(&mut changes, server, at(is, "relay"), moves);
         if moves && let Some(flag) = server.auto_approve {
             // a new address clears auto_approve, unless the request sets it
             changes.body.insert("auto_approve".to_owned(), flag.into());
@@ -348,6 +352,19 @@ impl Planner<'_> {
         let others = there.iter().map(|item| text(item, "name")).filter(|name| !named.contains(&**name));
         plan.others.extend(others.map(|name| format!("{}/{what}/{name}", self.tenant.name)));
     }
+}
+
+/// Compares which messages of a server pass; absent members have their defaults. A new address takes back what had to be
+/// allowed, so the choice is sent with it.
+fn compare_relay(changes: &mut Changes, server: &DeclaredServer, is: &Value, moves: bool) {
+    let Some(given) = &server.relay else { return };
+    // what cannot be read is for the gateway to refuse
+    let read = Relay::read(given).ok().and_then(|relay| serde_json::to_value(relay).ok());
+    let wanted = read.unwrap_or_else(|| Value::Object(given.clone()));
+    if moves {
+        changes.body.insert("relay".to_owned(), wanted.clone());
+    }
+    changes.compare("relay", is, Some(wanted));
 }
 
 /// Compares the address of a server, and returns whether its headers and approvals are cleared by the change. Queries are

@@ -36,7 +36,7 @@ fn messages() {
                 match message {
                     Message::Request { params, .. } => shape((1, params.is_some())),
                     Message::Notification { params, .. } => shape((2, params.is_some())),
-                    Message::Response => 3,
+                    Message::Response { .. } => 3,
                 }
             }
             Err((error, id)) => {
@@ -68,7 +68,9 @@ fn as_others_read(input: &[u8], message: &Message<'_>) {
             assert!(value.get("id").is_none(), "a request taken for a notification");
             (method, params)
         }
-        Message::Response => return assert!(value.get("method").is_none(), "a request taken for an answer"),
+        Message::Response { .. } => {
+            return assert!(value.get("method").is_none(), "a request taken for an answer");
+        }
     };
     assert_eq!(value["method"], **method);
     assert_eq!(

@@ -11,6 +11,7 @@ fn session(client: &str) -> Session {
         client_name: Some(client.chars().take(CLIENT_CHARS_MAX).collect()),
         client_version: None,
         elicitation: true,
+        answers: Some(1),
         began_s: Some(1_795_000_000),
     }
 }

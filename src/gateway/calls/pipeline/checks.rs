@@ -82,7 +82,7 @@ impl Checked {
             members,
             meta: request.meta,
             param_headers,
-            progress: request.progress,
+            hears: request.hears,
             round,
             key: attempt.caller.key.map(|key| key.0),
             timeout: self.server().target.limits.call_timeout,

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 use crate::domain::operation::{OperationType, Variant};
 use crate::domain::refusal::Refusal;
@@ -28,6 +29,8 @@ pub enum CallOutcome {
         raw: Bytes,
         /// Position of the upstream's own state in `raw`, and its replacement; `None` if the question has no state.
         state: Option<Replaced>,
+        /// Consequence of no answer, for callers that are asked while the call is held; `None` until it is known.
+        unanswered: Option<Box<Unanswered>>,
     },
     /// The state that the caller returned was not issued for this request, or has expired. Nothing was run.
     InvalidState,
@@ -40,6 +43,15 @@ pub enum CallOutcome {
     },
     /// The call was not run, or gave no usable answer; the class of the code tells which.
     Refused(Refused),
+}
+
+/// Consequence of a question that nobody answers.
+#[derive(Debug)]
+pub struct Unanswered {
+    /// Permission request that the question is about; `None` for the question of a server.
+    pub consent: Option<Uuid>,
+    /// Refusal of the call then.
+    pub refused: Refused,
 }
 
 /// A refusal, with the facts about the call for its `structuredContent`.

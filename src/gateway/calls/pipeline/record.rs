@@ -22,6 +22,15 @@ pub(super) fn response(record: &mut Record, target: &Target, response: Option<&B
     record.response = Some(preview.text);
 }
 
+/// Notes the `params` of a server's question, like a result: cut, redacted, without credentials of the target.
+pub(super) fn question(record: &mut Record, target: &Target, params: &Bytes, preview_bytes: usize) {
+    let text = std::str::from_utf8(params).unwrap_or_default();
+    let preview = redact::preview(&veil(&target.upstream.secrets(), text, preview_bytes), preview_bytes);
+    record.request_bytes = i64::try_from(params.len()).ok();
+    record.truncated |= preview.truncated || text.len() > preview_bytes;
+    record.arguments = Some(preview.text);
+}
+
 /// Notes a refusal or failure.
 pub(super) fn error(record: &mut Record, refusal: &Refusal) {
     record.error_code = Some(refusal.code.as_str().to_owned());

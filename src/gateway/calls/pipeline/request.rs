@@ -1,10 +1,11 @@
 //! Requests to servers, as received.
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
 
 use super::door::Door;
 use crate::domain::rounds::Capabilities;
+use crate::gateway::calls::asking::ClientLine;
+use crate::upstream::Hears;
 
 /// A request to a server as received: raw JSON values, not checked yet.
 #[derive(Clone, Debug)]
@@ -13,16 +14,18 @@ pub struct CallRequest {
     pub what: Callee,
     /// Members of `_meta` that travel on to the upstream.
     pub meta: Vec<(String, Bytes)>,
-    /// Receiver of progress notifications, each as raw `params`; `None` if the caller does not want progress.
-    pub progress: Option<mpsc::Sender<Bytes>>,
+    /// Queue for what the upstream says before its answer; `None` if nobody listens.
+    pub hears: Option<Hears>,
+    /// Line to a client that is asked while the call is held; `None` for one that is not.
+    pub line: Option<ClientLine>,
     /// Members of the request about its rounds.
     pub round: RoundRequest,
 }
 
 impl CallRequest {
-    /// Returns a request without forwarded metadata, without progress and without an earlier round.
+    /// Returns a request without forwarded metadata, without a listener and without an earlier round.
     pub fn new(what: Callee) -> CallRequest {
-        CallRequest { what, meta: Vec::new(), progress: None, round: RoundRequest::default() }
+        CallRequest { what, meta: Vec::new(), hears: None, line: None, round: RoundRequest::default() }
     }
 }
 

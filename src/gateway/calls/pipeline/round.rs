@@ -12,7 +12,10 @@ use super::request::RoundRequest;
 use crate::domain::activity::{Record, Status};
 use crate::domain::json;
 use crate::domain::refusal::{Code, Refusal};
-use crate::domain::rounds::{Asked, Bound, CONSENT_KEY, Capabilities, Misfit, RoundConsent, State};
+use crate::domain::relay::Relay;
+use crate::domain::rounds::{
+    Asked, Bound, CONSENT_KEY, Capabilities, Misfit, RoundConsent, State, attributed_result,
+};
 use crate::gateway::calls::Calls;
 use crate::gateway::catalog::ServerEntry;
 use crate::gateway::clock;
@@ -102,13 +105,13 @@ impl Calls {
     pub(super) fn open_round(
         &self,
         attempt: &Attempt,
-        request: RoundRequest,
+        (request, relay): (RoundRequest, Relay),
         digest: impl FnOnce() -> [u8; 32],
     ) -> Result<OpenedRound, InvalidState> {
         let mut opened = OpenedRound { capabilities: request.capabilities, ..OpenedRound::default() };
         let Some(capabilities) = &opened.capabilities else { return Ok(opened) };
         let round = &mut opened.round;
-        round.capabilities = Bytes::copy_from_slice(capabilities.as_str().as_bytes());
+        round.capabilities = Bytes::from(capabilities.within(relay).as_str().to_owned());
         let (answer, responses) = request.responses.map_or((None, None), |raw| split_answer(&raw));
         let Some(state) = request.state else {
             round.members.extend(responses.map(|raw| ("inputResponses", raw)));
@@ -143,21 +146,32 @@ impl Calls {
             return Err(unasked("the server wants input that cannot be asked for through this gateway"));
         };
         let text = std::str::from_utf8(&raw).unwrap_or_default();
-        let asked = Asked::read(text, capabilities).map_err(|misfit| match misfit {
-            Misfit::NotDeclared => {
-                unasked("the server wants input that this client does not say it can be asked for")
-            }
-            Misfit::Malformed => Refusal::after_dispatch(
-                Code::UpstreamInvalid,
-                "what the server asks could not be read as MCP",
-            ),
-            Misfit::TooLarge => Refusal::after_dispatch(
-                Code::UpstreamTooLarge,
-                "what the server asks is larger than the limit",
-            ),
-        })?;
+        let allowed = capabilities.within(server.target.relay);
+        let read = |text: &str| {
+            Asked::read(text, &allowed).map_err(|misfit| match misfit {
+                Misfit::NotDeclared if Asked::read(text, capabilities).is_ok() => {
+                    unasked("the server wants input that its setting 'relay' does not let it ask for")
+                }
+                Misfit::NotDeclared => {
+                    unasked("the server wants input that this client does not say it can be asked for")
+                }
+                Misfit::Malformed => Refusal::after_dispatch(
+                    Code::UpstreamInvalid,
+                    "what the server asks could not be read as MCP",
+                ),
+                Misfit::TooLarge => Refusal::after_dispatch(
+                    Code::UpstreamTooLarge,
+                    "what the server asks is larger than the limit",
+                ),
+            })
+        };
+        read(text)?;
+        // the client sees whose question it is, and the state is replaced in what it sees
+        let raw = Bytes::from(attributed_result(text, &server.name));
+        let text = std::str::from_utf8(&raw).unwrap_or_default();
+        let asked = read(text)?;
         if asked.state.is_none() && consent.is_none() {
-            return Ok(CallOutcome::InputRequired { raw, state: None });
+            return Ok(CallOutcome::InputRequired { raw, state: None, unanswered: None });
         }
         let own = asked.state.clone().and_then(|range| text.get(range)).unwrap_or_default();
         let consent = consent.map(|id| RoundConsent::Used { id, after: record });
@@ -172,7 +186,7 @@ impl Calls {
                 (start..start, format!("\"requestState\":\"{sealed}\","))
             }
         };
-        Ok(CallOutcome::InputRequired { raw, state: Some(state) })
+        Ok(CallOutcome::InputRequired { raw, state: Some(state), unanswered: None })
     }
 
     /// Returns the gateway's own question to the person at the caller's client, if that can be asked about a request that
@@ -184,14 +198,14 @@ impl Calls {
         ask: &PendingAsk,
         record: Ulid,
         digest: impl FnOnce() -> [u8; 32],
-    ) -> Option<CallOutcome> {
+    ) -> Option<Bytes> {
         if !ask.is_in_band {
             return None;
         }
         let consent = Some(RoundConsent::Asked(ask.view.row.id));
         let carried = Carried { first: opened.first.unwrap_or(record), consent, own: "" };
         let sealed = self.options.rounds.seal(whose(attempt), &digest(), carried, clock::now())?;
-        Some(CallOutcome::InputRequired { raw: ask.question(&sealed).into(), state: None })
+        Some(ask.question(&sealed).into())
     }
 }
 

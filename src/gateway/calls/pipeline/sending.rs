@@ -75,9 +75,9 @@ impl<'a> Sending<'a> {
         Sending { measures, method, began: Instant::now(), sent: Arc::default(), span, end: End::GIVEN_UP }
     }
 
-    /// Returns the time since the request began, waiting included.
+    /// Returns the time since the request began, waiting included, except for persons who are asked.
     pub(super) fn elapsed(&self) -> Duration {
-        self.began.elapsed()
+        self.began.elapsed().saturating_sub(self.sent.asked())
     }
 
     /// Ends the request with its outcome. Returns the time the upstream took; `None` if it was not sent. A request that was
