@@ -34,7 +34,7 @@ pub use catalog::{
     Catalog, DirectPage, DirectView, ListKey, ListPlan, Offer, OffersPage, OffersView, ServerEntry,
     ServerState, ServerStates, Tool, View,
 };
-pub use consent::{Consent, ConsentEnd, ConsentMeasures, ConsentNews, ConsentView, DecideRequest};
+pub use consent::{Consent, ConsentEnd, ConsentMeasures, ConsentNews, ConsentView, DecideRequest, Deciding};
 pub use credentials::Headers;
 pub use error::GatewayError;
 pub use life::Lifecycle;

@@ -52,7 +52,9 @@ impl Consent {
         let caller = &attempt.caller;
         let tenant = caller.tenant_id();
         let is_in_band = has_forms && may_answer_in_band(&terms);
-        if !terms.channels.has("inbox") && !is_in_band {
+        // who is attached over ACP may be on any replica, or come later
+        let is_out_of_band = ["inbox", "acp"].into_iter().any(|channel| terms.channels.has(channel));
+        if !is_out_of_band && !is_in_band {
             return Err(refusals::undeliverable(caller));
         }
         let (server, tool) = call.names();

@@ -4,6 +4,7 @@
 //! its call is sent, and only then. Nothing here runs for calls that the policy allows.
 
 mod ask;
+mod attached;
 mod call;
 mod decide;
 mod measures;
@@ -14,6 +15,7 @@ mod refusals;
 mod run;
 
 pub(in crate::gateway) use self::ask::{AskRequest, AskResult, may_answer_in_band};
+pub use self::attached::Deciding;
 pub(in crate::gateway) use self::call::ConsentCall;
 pub use self::decide::DecideRequest;
 pub use self::measures::{ConsentEnd, ConsentMeasures};
