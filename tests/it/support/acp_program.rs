@@ -1,7 +1,7 @@
-//! The official client of the Agent Client Protocol, as a process: `tests/clients/acp`.
+//! The official clients of the Agent Client Protocol, as processes: `tests/clients/acp`, `acp_client.mjs`, `acp_client.py`.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -10,10 +10,36 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::api::Api;
+use super::real::{node, tools};
 
-const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/acp/target/debug/acp-client");
+const CLIENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
 /// How long a test waits for an event.
 const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// An official client, by the language of its library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcpLibrary {
+    Rust,
+    JavaScript,
+    Python,
+}
+
+impl AcpLibrary {
+    pub const ALL: [AcpLibrary; 3] = [AcpLibrary::Rust, AcpLibrary::JavaScript, AcpLibrary::Python];
+
+    /// Whether it tells its program that a request needs no answer any more.
+    pub fn hears_of_withdrawals(self) -> bool {
+        self != AcpLibrary::Python
+    }
+
+    fn program(self) -> (PathBuf, &'static [&'static str]) {
+        match self {
+            AcpLibrary::Rust => (Path::new(CLIENTS).join("acp/target/debug/acp-client"), &[]),
+            AcpLibrary::JavaScript => (node(), &["acp_client.mjs"]),
+            AcpLibrary::Python => (tools().join("acp/bin/python"), &["acp_client.py"]),
+        }
+    }
+}
 
 /// A running client; killed when dropped.
 pub struct AcpProgram {
@@ -26,13 +52,15 @@ pub struct AcpProgram {
 
 impl AcpProgram {
     /// Connects as this caller; loads the session, or opens one.
-    pub async fn start(api: &Api, session: Option<&str>) -> AcpProgram {
-        assert!(Path::new(PROGRAM).exists(), "run tests/it/setup.sh first");
+    pub async fn start(library: AcpLibrary, api: &Api, session: Option<&str>) -> AcpProgram {
         let url = api.base_url().replace("http://", "ws://");
-        let mut command = Command::new(PROGRAM);
-        command.arg(url).arg(api.key.as_deref().unwrap()).args(session);
+        let (program, arguments) = library.program();
+        let mut command = Command::new(&program);
+        command.args(arguments).arg(url).arg(api.key.as_deref().unwrap()).args(session).current_dir(CLIENTS);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
-        let mut child = command.spawn().unwrap();
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}: run tests/it/setup.sh first", program.display()));
         let events = BufReader::new(child.stdout.take().unwrap()).lines();
         AcpProgram { commands: child.stdin.take().unwrap(), events, passed: VecDeque::new(), _child: child }
     }

@@ -29,7 +29,7 @@ pub mod upstream;
 mod wait;
 
 pub use self::acp::Acp;
-pub use self::acp_program::AcpProgram;
+pub use self::acp_program::{AcpLibrary, AcpProgram};
 pub use self::answer::Answer;
 pub use self::api::Api;
 pub use self::balancer::{Balancer, Exchange};
