@@ -129,6 +129,7 @@ fn filter(params: &Params, before: Option<Uuid>) -> Result<ConsentFilter, Gatewa
         owner: text("owner"),
         risk: params.one_of("risk", &RiskLevel::ALL)?,
         before,
+        ids: None,
     })
 }
 

@@ -52,7 +52,7 @@ pub struct Consent {
     options: Arc<Options>,
     life: Arc<Lifecycle>,
     tenants: Arc<Tenants>,
-    announcer: Announcer,
+    announcer: Arc<Announcer>,
     measures: ConsentMeasures,
 }
 
@@ -65,7 +65,7 @@ impl Consent {
             options,
             life,
             tenants: Arc::clone(tenants),
-            announcer: Announcer::default(),
+            announcer: Arc::default(),
             measures: ConsentMeasures::default(),
         }
     }

@@ -48,6 +48,12 @@ impl ConsentView {
         }
     }
 
+    /// Returns whether a caller of the same tenant may see the request.
+    pub fn is_visible_to(&self, caller: &Caller) -> bool {
+        let is_whose = caller.role.may(Action::SeeConsent) || self.key() == caller.key;
+        is_whose && caller.authorise(Action::SeeOwnConsent).is_ok()
+    }
+
     /// Returns the key that calls; `None` for the bootstrap key.
     pub fn key(&self) -> Option<KeyId> {
         (!self.row.principal.is_nil()).then_some(KeyId(self.row.principal))
@@ -90,7 +96,7 @@ impl Consent {
         let tenant = caller.tenant()?.id;
         let not_found = |error| GatewayError::from_store(error, "permission request");
         let view = ConsentView::from(self.store.get_consent(tenant, id).await.map_err(not_found)?);
-        if !caller.role.may(Action::SeeConsent) && view.key() != caller.key {
+        if !view.is_visible_to(caller) {
             return Err(not_found(StoreError::NotFound));
         }
         Ok(view)

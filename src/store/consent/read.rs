@@ -127,6 +127,8 @@ pub struct ConsentFilter {
     pub risk: Option<RiskLevel>,
     /// Cursor: only requests older than the one with this id.
     pub before: Option<Uuid>,
+    /// Ids of the requests.
+    pub ids: Option<Vec<Uuid>>,
 }
 
 impl Store {
@@ -165,6 +167,9 @@ impl Store {
         }
         if let Some(before) = filter.before {
             query.push(" and id < ").push_bind(before);
+        }
+        if let Some(ids) = &filter.ids {
+            query.push(" and id = any(").push_bind(ids.clone()).push(")");
         }
         query.push(" order by id desc limit ").push_bind(limit);
         let rows = query.build_query_as().fetch_all(&mut *tx).await?;

@@ -26,7 +26,7 @@ use crate::store::ConsentFilter;
 
 /// Most open requests that a stream shows by itself; further ones are in the list.
 const OPEN_MAX: i64 = 100;
-/// Interval at which open requests are read again: a notice may be lost.
+/// Interval at which open requests are read again: news may be lost.
 const LOOK: Duration = Duration::from_secs(5);
 
 pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
@@ -75,14 +75,11 @@ impl Following {
                 heard = self.news.next() => heard,
                 () = sleep_until(until) => continue,
             };
-            let Some(id) = heard else {
-                // some notices were lost: what is open is read again
+            let Some(view) = heard else {
+                // some news were lost: what is open is read again
                 self.look_at = Instant::now();
                 continue;
             };
-            let consent = &self.open.gateway().consent;
-            // not found: of another key, or the database is away, and the next look finds it
-            let Ok(view) = consent.get(self.open.caller(), id).await else { continue };
             self.tell(&view, &mut events)?;
             if !events.is_empty() {
                 return Some((Ok(events.into()), self));
@@ -92,20 +89,31 @@ impl Following {
 
     /// Tells what is pending now, and how those went on that were.
     async fn look(&mut self, events: &mut String) -> Option<()> {
-        let consent = &self.open.gateway().consent;
+        // what is told of a request never goes back to an earlier state
+        let _held = self.news.hold().await;
+        while let Some(view) = self.news.rest() {
+            self.tell(&view, events)?;
+        }
+        let (consent, caller) = (&self.open.gateway().consent, self.open.caller());
         let filter = ConsentFilter { state: Some(ConsentState::Pending), ..ConsentFilter::default() };
-        let Ok(pending) = consent.list(self.open.caller(), filter, OPEN_MAX).await else { return Some(()) };
+        let Ok(pending) = consent.list(caller, filter, OPEN_MAX).await else { return Some(()) };
+        let gone = self.told.keys().filter(|id| !pending.iter().any(|view| view.row.id == **id));
+        let filter = ConsentFilter { ids: Some(gone.copied().collect()), ..ConsentFilter::default() };
         let mut views = Vec::new();
-        for id in self.told.keys().filter(|id| !pending.iter().any(|view| view.row.id == **id)) {
-            views.extend(consent.get(self.open.caller(), *id).await.ok());
+        if filter.ids.as_ref().is_some_and(|gone| !gone.is_empty()) {
+            let Ok(gone) = consent.list(caller, filter, 2 * OPEN_MAX).await else { return Some(()) };
+            views = gone;
         }
         views.extend(pending);
         self.told.retain(|id, _| views.iter().any(|view| view.row.id == *id));
         views.iter().try_for_each(|view| self.tell(view, events))
     }
 
-    /// Adds the event of a request, unless the client knows it in this state.
+    /// Adds the event of a request, unless the client may not see it, or knows it in this state.
     fn tell(&mut self, view: &ConsentView, events: &mut String) -> Option<()> {
+        if !view.is_visible_to(self.open.caller()) {
+            return Some(());
+        }
         let (id, state) = (view.row.id, view.row.state.as_str());
         if self.told.get(&id).is_some_and(|told| told == state) {
             return Some(());
