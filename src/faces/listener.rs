@@ -19,6 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::connections::{Admitted, ClientConnection, Connections};
 use super::impatient::Impatient;
@@ -69,8 +70,11 @@ pub(super) async fn serve_connections(
         let Some(Accepted { stream, peer, admitted }) = accepted else { continue };
         let stream = Impatient::new(stream, WRITE_STALL_MAX);
         let connection = Arc::clone(&admitted.connection);
-        let service =
-            with_connection(service.clone(), peer, (Arc::new(admitted), Arc::clone(&doors.connections)));
+        let service = with_connection(
+            service.clone(),
+            peer,
+            (Arc::new(admitted), Arc::clone(&doors.connections), serving.clone()),
+        );
         let served = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
         let stop = stop.clone();
         let task = serving.spawn(async move {
@@ -98,15 +102,18 @@ pub(super) async fn serve_connections(
 fn with_connection<S>(
     service: S,
     address: SocketAddr,
-    (admitted, connections): (Arc<Admitted>, Arc<Connections>),
+    (admitted, connections, serving): (Arc<Admitted>, Arc<Connections>, TaskTracker),
 ) -> impl Service<hyper::Request<Incoming>, Response = http::Response<WatchedBody>, Error = Infallible, Future: Send>
 where
     S: Service<hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>,
 {
     service_fn(move |mut request: hyper::Request<Incoming>| {
         let connection = Arc::clone(&admitted.connection);
-        let under_way =
-            Arc::new(UnderWay { admitted: Arc::clone(&admitted), connections: Arc::clone(&connections) });
+        let under_way = Arc::new(UnderWay {
+            admitted: Arc::clone(&admitted),
+            connections: Arc::clone(&connections),
+            _serving: serving.token(),
+        });
         let peer = Peer { address, connection: Arc::clone(&connection), _under_way: Arc::clone(&under_way) };
         request.extensions_mut().insert(peer);
         let answered = service.call(request);
@@ -123,6 +130,8 @@ where
 /// Request under way on a connection, from its head to the end of its answer, or of the socket that it leads to.
 struct UnderWay {
     admitted: Arc<Admitted>,
+    /// Place among what a drain waits for.
+    _serving: TaskTrackerToken,
     connections: Arc<Connections>,
 }
 

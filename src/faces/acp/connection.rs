@@ -3,6 +3,7 @@
 //! Decisions are taken in tasks of their own, so that a client that leaves has still decided. Nothing else waits for a client.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
@@ -12,9 +13,10 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until, timeout};
 use uuid::Uuid;
 
-use super::dialogue::{AcpAct, Dialogue, REQUESTS_MAX, Turn};
+use super::dialogue::{AcpAct, Dialogue, REQUESTS_MAX, Reaction};
 use crate::faces::sse::{CHECK, OpenStream};
 use crate::gateway::{Attempt, Client, ConsentNews, ConsentView, GatewayError};
+use crate::store::ConsentFilter;
 
 /// Largest message of a client, in bytes: an answer needs hundreds, a prompt that nobody reads may be longer.
 pub(super) const MESSAGE_BYTES_MAX: usize = 256 * 1024;
@@ -24,7 +26,7 @@ pub(super) const WRITE_BYTES_MAX: usize = 512 * 1024;
 const SEND_MAX: Duration = Duration::from_secs(10);
 /// Silence of a client after which it is closed; pings are sent meanwhile, each of which a client answers.
 const SILENT_MAX: Duration = Duration::from_secs(45);
-/// Interval at which open requests are read again: a notice may be lost.
+/// Interval at which open requests are read again: news may be lost.
 const LOOK: Duration = Duration::from_secs(5);
 /// Shortest time between two ends of the own turn.
 const STOP_PAUSE: Duration = Duration::from_secs(1);
@@ -130,23 +132,28 @@ impl AcpConnection {
         self.heard_at = Instant::now();
         match message {
             Some(Ok(Message::Text(text))) => {
-                let turn = self.dialogue.hear(&text);
-                self.act(turn).await
+                let reaction = self.dialogue.hear(&text);
+                self.act(reaction).await
             }
             Some(Ok(Message::Binary(_))) => {
                 Err(Parting::Close(close_code::UNSUPPORTED, "messages are texts"))
             }
             // answered by the socket itself
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
-            Some(Ok(Message::Close(_))) | None => Err(Parting::Gone),
+            Some(Ok(Message::Close(_))) => {
+                // the reply is written with the next read
+                drop(timeout(SEND_MAX, self.socket.recv()).await);
+                Err(Parting::Gone)
+            }
+            None => Err(Parting::Gone),
             // the limit, or no WebSocket; a lost connection takes no close frame
             Some(Err(_)) => Err(Parting::Close(close_code::SIZE, "a message is too long, or malformed")),
         }
     }
 
-    async fn act(&mut self, turn: Turn) -> Result<(), Parting> {
-        self.say(turn.messages).await?;
-        for act in turn.acts {
+    async fn act(&mut self, reaction: Reaction) -> Result<(), Parting> {
+        self.say(reaction.messages).await?;
+        for act in reaction.acts {
             match act {
                 AcpAct::Greeted(client) => {
                     let (name, version) = client.unzip();
@@ -170,43 +177,57 @@ impl AcpConnection {
 
     /// Returns the attempt of a decision, which begins now.
     fn begun(&self) -> Attempt {
-        let now = Attempt::now(self.attempt.caller.clone(), self.attempt.source);
+        let now = Attempt::now(Arc::clone(&self.attempt.caller), self.attempt.source);
         Attempt { started_at: now.started_at, started: now.started, ..self.attempt.clone() }
     }
 
-    /// Reads what is open, and how those went on that the client knows.
+    /// Reads what is open, and how those went on that the client knows. Tells it once all is read: news of the tenant wait
+    /// meanwhile.
     async fn look(&mut self) -> Result<(), Parting> {
-        let consent = self.open.gateway().consent.clone();
-        // without a database the next look is soon
-        let Ok(open) = consent.list_put_to(self.open.caller(), REQUESTS_MAX as i64).await else {
-            return Ok(());
-        };
-        let is_open = |id: &Uuid| open.iter().any(|view| view.row.id == *id);
-        let others: Vec<Uuid> = self.dialogue.known().filter(|id| !is_open(id)).collect();
-        for id in others {
-            self.moved(Some(id)).await?;
+        let mut views = Vec::new();
+        let held = self.news.hold().await;
+        views.extend(std::iter::from_fn(|| self.news.rest()));
+        let consent = &self.open.gateway().consent;
+        if let Ok(present) = consent.present(&self.attempt.caller) {
+            self.attempt.caller = present;
         }
-        for view in open {
-            self.see(view, true).await?;
+        let caller = &*self.attempt.caller;
+        // without a database the next look is soon
+        if let Ok(open) = consent.list_put_to(caller, REQUESTS_MAX as i64).await {
+            let is_open = |id: &Uuid| open.iter().any(|view| view.row.id == *id);
+            let gone: Vec<Uuid> = self.dialogue.known().filter(|id| !is_open(id)).collect();
+            if !gone.is_empty() {
+                let filter = ConsentFilter { ids: Some(gone), ..ConsentFilter::default() };
+                let gone = consent.list(caller, filter, REQUESTS_MAX as i64).await.unwrap_or_default();
+                views.extend(gone.into_iter().map(Arc::new));
+            }
+            views.extend(open.into_iter().map(Arc::new));
+        }
+        drop(held);
+        for view in views {
+            self.see(&view).await?;
         }
         Ok(())
     }
 
-    /// Tells the client how a request goes on; `None`: notices were lost.
-    async fn moved(&mut self, id: Option<Uuid>) -> Result<(), Parting> {
-        let Some(id) = id else {
-            self.look_at = Instant::now();
-            return Ok(());
-        };
-        let consent = &self.open.gateway().consent;
-        // not found: of another key, or the database is away, and the next look finds it
-        let Ok(view) = consent.get(self.open.caller(), id).await else { return Ok(()) };
-        let is_put = view.is_put_to(self.open.caller());
-        self.see(view, is_put).await
+    async fn moved(&mut self, news: Option<Arc<ConsentView>>) -> Result<(), Parting> {
+        match news {
+            Some(view) => self.see(&view).await,
+            // some news were lost
+            None => {
+                self.look_at = Instant::now();
+                Ok(())
+            }
+        }
     }
 
-    async fn see(&mut self, view: ConsentView, is_put: bool) -> Result<(), Parting> {
-        let messages = self.dialogue.see(view, is_put);
+    /// Tells the client of a request, if that is its business.
+    async fn see(&mut self, view: &Arc<ConsentView>) -> Result<(), Parting> {
+        let caller = &*self.attempt.caller;
+        if !view.is_visible_to(caller) {
+            return Ok(());
+        }
+        let messages = self.dialogue.see(view, view.is_put_to(caller));
         self.say(messages).await
     }
 
@@ -216,9 +237,12 @@ impl AcpConnection {
         outcome: Option<Result<ConsentView, GatewayError>>,
     ) -> Result<(), Parting> {
         let is_fault = match outcome {
-            Some(Ok(view)) => return self.see(view, false).await,
-            // somebody else was first: the client is told who it is by the state
-            Some(Err(GatewayError::Conflict(_))) => return self.moved(Some(id)).await,
+            Some(Ok(view)) => return self.see(&Arc::new(view)).await,
+            // somebody else was first, or its time is over: the client is told with the next look
+            Some(Err(GatewayError::Conflict(_))) => {
+                self.look_at = Instant::now();
+                return Ok(());
+            }
             Some(Err(GatewayError::Unavailable)) | None => false,
             Some(Err(_)) => true,
         };

@@ -4,11 +4,16 @@
 //! What was asked is known to the connection alone, and bounded. Any other replica asks anew once the client is there.
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::wire::{
@@ -42,14 +47,14 @@ pub(super) enum AcpAct {
 
 /// Messages to send, in order, and acts.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct Reaction {
     pub(super) messages: Vec<String>,
     pub(super) acts: Vec<AcpAct>,
 }
 
 /// Request that the client was asked about.
 struct Asked {
-    view: ConsentView,
+    view: Arc<ConsentView>,
     /// Id of the open request for permission; `None` once it was answered.
     call: Option<String>,
     /// Number of answers that were not offered.
@@ -83,50 +88,61 @@ impl Dialogue {
     }
 
     /// Takes a message of the client.
-    pub(super) fn hear(&mut self, text: &str) -> Turn {
-        let mut turn = Turn::default();
+    pub(super) fn hear(&mut self, text: &str) -> Reaction {
+        let mut reaction = Reaction::default();
         match wire::read(text) {
-            Err((error, id)) => turn.messages.push(wire::error(id, &error)),
-            Ok(AcpMessage::Response { id, result }) => self.answered(&id, result, &mut turn),
-            Ok(AcpMessage::Notification { method }) if method == "session/cancel" => self.stop(&mut turn),
+            Err((error, id)) => reaction.messages.push(wire::error(id, &error)),
+            Ok(AcpMessage::Response { id, result }) => self.answered(&id, result, &mut reaction),
+            Ok(AcpMessage::Notification { method }) if method == "session/cancel" => self.stop(&mut reaction),
             Ok(AcpMessage::Notification { .. }) => {}
             Ok(AcpMessage::Request { id, method, params }) => {
-                let outcome = match method.as_str() {
-                    "initialize" => wire::params(params).map(|params| self.greet(params, &mut turn)),
-                    "authenticate" => {
-                        Err(AcpError::params("the API key was checked when the connection was made"))
-                    }
-                    "session/new" | "session/load" | "session/prompt" if !self.is_greeted => {
-                        Err(AcpError::invalid("send initialize first"))
-                    }
-                    "session/new" => self
-                        .open(format!("{SESSION_PREFIX}{}", Uuid::now_v7().simple()))
-                        .map(|session| serde_json::json!({ "sessionId": session })),
-                    "session/load" => session_of(params)
-                        .and_then(|session| self.open(session))
-                        .map(|_| serde_json::json!({})),
-                    "session/prompt" => session_of(params).map(|session| {
-                        turn.messages.push(wire::chunk(&session, &self.pending()));
-                        serde_json::json!({ "stopReason": "end_turn" })
-                    }),
-                    other => Err(AcpError::unknown(other)),
-                };
-                turn.messages.push(match &outcome {
-                    Ok(result) => wire::result(id, result.clone()),
-                    Err(error) => wire::error(Some(id), error),
+                let sessions = self.sessions;
+                let answer = self.answer(&method, params, &mut reaction);
+                reaction.messages.push(match answer {
+                    Ok(result) => wire::result(id, &result),
+                    Err(error) => wire::error(Some(id), &error),
                 });
-                if outcome.is_ok() && matches!(method.as_str(), "session/new" | "session/load") {
-                    // those that an earlier session was asked about are asked here instead
-                    self.withdraw(&mut turn);
-                    turn.acts.push(AcpAct::Look);
+                if self.sessions > sessions {
+                    // what an earlier session was asked about is asked here instead
+                    self.withdraw(&mut reaction);
+                    reaction.acts.push(AcpAct::Look);
                 }
             }
         }
-        turn
+        reaction
+    }
+
+    fn answer(
+        &mut self,
+        method: &str,
+        params: Option<&RawValue>,
+        reaction: &mut Reaction,
+    ) -> Result<Value, AcpError> {
+        match method {
+            "initialize" => Ok(self.greet(wire::params(params)?, reaction)),
+            "authenticate" => Err(AcpError::params("the API key was checked when the connection was made")),
+            "session/new" | "session/load" | "session/prompt" if !self.is_greeted => {
+                Err(AcpError::invalid("send initialize first"))
+            }
+            "session/new" => {
+                let session = format!("{SESSION_PREFIX}{}", Uuid::now_v7().simple());
+                self.open(session.clone())?;
+                Ok(json!({ "sessionId": session }))
+            }
+            "session/load" => {
+                self.open(session_of(params)?)?;
+                Ok(json!({}))
+            }
+            "session/prompt" => {
+                reaction.messages.push(wire::chunk(&session_of(params)?, &self.pending()));
+                Ok(json!({ "stopReason": "end_turn" }))
+            }
+            other => Err(AcpError::unknown(other)),
+        }
     }
 
     /// Takes the present state of a request. `is_put`: this client may be asked about it.
-    pub(super) fn see(&mut self, view: ConsentView, is_put: bool) -> Vec<String> {
+    pub(super) fn see(&mut self, view: &Arc<ConsentView>, is_put: bool) -> Vec<String> {
         let Some(session) = self.session.clone() else { return Vec::new() };
         let mut messages = Vec::new();
         let (id, status) = (view.row.id, CallStatus::of(view.row.state.known()));
@@ -134,8 +150,13 @@ impl Dialogue {
         match self.asked.entry(id) {
             Entry::Vacant(_) if status != CallStatus::Pending || !is_put || !room => {}
             Entry::Vacant(vacant) => {
-                messages.push(wire::announced(&session, &view, self.language));
-                let asked = vacant.insert(Asked { view, call: None, misses: 0, told: CallStatus::Pending });
+                messages.push(wire::announced(&session, view, self.language));
+                let asked = vacant.insert(Asked {
+                    view: Arc::clone(view),
+                    call: None,
+                    misses: 0,
+                    told: CallStatus::Pending,
+                });
                 messages.push(ask(&mut self.serial, &session, asked, self.language));
             }
             Entry::Occupied(_) if status == CallStatus::Pending => {}
@@ -145,7 +166,7 @@ impl Dialogue {
                 messages.extend(asked.call.take().map(|call| wire::cancel_request(&call)));
                 if asked.told != status {
                     asked.told = status;
-                    messages.push(wire::moved(&session, &view, status, None));
+                    messages.push(wire::moved(&session, view, status, None));
                 }
                 if status.is_final() {
                     known.remove();
@@ -165,51 +186,51 @@ impl Dialogue {
         Vec::new()
     }
 
-    fn greet(&mut self, params: InitializeParams, turn: &mut Turn) -> serde_json::Value {
+    fn greet(&mut self, params: InitializeParams, reaction: &mut Reaction) -> Value {
         self.is_greeted = true;
         let client = params.client_info.map(|AcpImplementation { name, version }| (name, version));
-        turn.acts.push(AcpAct::Greeted(client));
+        reaction.acts.push(AcpAct::Greeted(client));
         wire::initialized()
     }
 
-    fn open(&mut self, session: String) -> Result<String, AcpError> {
+    fn open(&mut self, session: String) -> Result<(), AcpError> {
         if self.sessions >= SESSIONS_MAX {
             return Err(AcpError::invalid("this connection has opened too many sessions; connect again"));
         }
         self.sessions += 1;
-        self.session = Some(session.clone());
-        Ok(session)
+        self.session = Some(session);
+        Ok(())
     }
 
     /// Takes back what the client was asked.
-    fn withdraw(&mut self, turn: &mut Turn) {
+    fn withdraw(&mut self, reaction: &mut Reaction) {
         let open = self.asked.drain().filter_map(|(_, asked)| asked.call);
-        turn.messages.extend(open.map(|call| wire::cancel_request(&call)));
+        reaction.messages.extend(open.map(|call| wire::cancel_request(&call)));
     }
 
     /// Ends the turn: all that is open on this connection, and what the own key has begun.
-    fn stop(&mut self, turn: &mut Turn) {
+    fn stop(&mut self, reaction: &mut Reaction) {
         if !self.is_open() {
             return;
         }
         for (id, asked) in &mut self.asked {
             // the client answers them as cancelled, which then says nothing new
             if asked.call.take().is_some() && asked.view.options.contains(&ConsentDecision::CancelTurn) {
-                turn.acts.push(AcpAct::Decide(*id, ConsentDecision::CancelTurn));
+                reaction.acts.push(AcpAct::Decide(*id, ConsentDecision::CancelTurn));
             }
         }
-        turn.acts.push(AcpAct::EndTurn);
+        reaction.acts.push(AcpAct::EndTurn);
     }
 
-    fn answered(&mut self, call: &str, result: Option<&serde_json::value::RawValue>, turn: &mut Turn) {
+    fn answered(&mut self, call: &str, result: Option<&RawValue>, reaction: &mut Reaction) {
         let is_it = |asked: &&mut Asked| asked.call.as_deref() == Some(call);
         // an answer to what is not open any more: a second one, or a late one
         let Some(asked) = self.asked.values_mut().find(is_it) else { return };
         asked.call = None;
         let id = asked.view.row.id;
         match wire::decision(result, &asked.view) {
-            Some(decision) => turn.acts.push(AcpAct::Decide(id, decision)),
-            None => turn.messages.extend(self.missed(id)),
+            Some(decision) => reaction.acts.push(AcpAct::Decide(id, decision)),
+            None => reaction.messages.extend(self.missed(id)),
         }
     }
 
@@ -222,7 +243,7 @@ impl Dialogue {
         if asked.misses < MISSES_MAX {
             return vec![ask(&mut self.serial, session, asked, self.language)];
         }
-        tracing::warn!(consent = %id, code = "consent_malformed", "an ACP client gave answers that were not offered");
+        tracing::debug!(consent = %id, code = "consent_malformed", "an ACP client gave answers that were not offered");
         let text = "consent_malformed: the answers were none that were offered; somebody else has to decide";
         vec![wire::moved(session, &asked.view, CallStatus::Pending, Some(text))]
     }
@@ -230,7 +251,7 @@ impl Dialogue {
     /// Returns the open requests in words.
     fn pending(&self) -> String {
         let open = self.asked.values().filter(|asked| asked.told == CallStatus::Pending);
-        let mut open: Vec<&ConsentView> = open.map(|asked| &asked.view).collect();
+        let mut open: Vec<&ConsentView> = open.map(|asked| &*asked.view).collect();
         if open.is_empty() {
             return self.language.nothing_waits().to_owned();
         }
@@ -244,7 +265,7 @@ impl Dialogue {
 }
 
 /// Returns the session that parameters name.
-fn session_of(params: Option<&serde_json::value::RawValue>) -> Result<String, AcpError> {
+fn session_of(params: Option<&RawValue>) -> Result<String, AcpError> {
     let SessionParams { session_id } = wire::params(params)?;
     let is_ours = session_id.strip_prefix(SESSION_PREFIX).is_some_and(|id| Uuid::try_parse(id).is_ok());
     is_ours.then_some(session_id).ok_or_else(|| AcpError::params("sessionId is none of this gateway's"))

@@ -62,7 +62,7 @@ pub async fn handle(
         Ok(open) => open,
         Err(TooManyStreams::Key(_) | TooManyStreams::Tenant(_)) => {
             let message = "this key, or its tenant, has too many streams open; close one, or try again in a few seconds";
-            return refuse(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message);
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message);
         }
     };
     // records know the interface of people as `rest`; `decided_via` of the request tells the two apart

@@ -148,8 +148,8 @@ pub(super) fn initialized() -> Value {
     })
 }
 
-pub(super) fn result(id: &RawValue, result: Value) -> String {
-    response(Some(id), "result", &result)
+pub(super) fn result(id: &RawValue, result: &Value) -> String {
+    response(Some(id), "result", result)
 }
 
 pub(super) fn error(id: Option<&RawValue>, error: &AcpError) -> String {

@@ -77,6 +77,17 @@ impl Consent {
         self.follow(caller)
     }
 
+    /// Returns an attached caller with its settings of now. A connection is as old as it is.
+    ///
+    /// # Errors
+    /// [`GatewayError::NotFound`] if the key is not valid any more.
+    pub fn present(&self, caller: &Caller) -> Result<Arc<Caller>, GatewayError> {
+        if !self.tenants.is_valid(caller) {
+            return Err(GatewayError::NotFound("key"));
+        }
+        self.tenants.stand_in(caller, caller.key)
+    }
+
     /// Returns the open requests that are put to an attached caller, the oldest first; `limit` are looked at.
     ///
     /// # Errors
@@ -101,6 +112,7 @@ impl Consent {
         let deciding = async move {
             let via = DecidedVia::Acp;
             let request = DecideRequest { decision, comment: None, expires_in_s: None, via };
+            let attempt = Attempt { caller: consent.present(&attempt.caller)?, ..attempt };
             let caller = &*attempt.caller;
             let view = consent.get(caller, id).await?;
             if !view.row.channels.iter().any(|channel| channel == CHANNEL) {

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use super::{asked, asking, decide, state, write};
-use crate::support::{Acp, AcpLibrary, AcpProgram, Api, Gateway, Mcp, Stage, Tenant, Upstream, settle};
+use crate::support::{
+    Acp, AcpLibrary, AcpProgram, Api, Gateway, Mcp, Nginx, Stage, Tenant, Upstream, settle,
+};
 
 const SOON: Duration = Duration::from_secs(10);
 const NOTHING: &str = "No permission request waits for an answer.";
@@ -111,8 +113,33 @@ async fn answers_that_were_not_offered_come_late_twice_or_never_change_nothing()
 }
 
 #[tokio::test]
+async fn of_two_answers_at_one_moment_on_two_replicas_one_decides() {
+    let (_stage, second, third, tenant, upstream) = three().await;
+    let (eva, max) = (tenant.approver().await, tenant.approver().await);
+    let mut one = Acp::open(&second.ask_as(&eva)).await;
+    let mut other = Acp::open(&third.ask_as(&max)).await;
+    let mut allowed = 0;
+    for _ in 0..4 {
+        let agent = tenant.agent().await;
+        asked(&agent, &json!({})).await;
+        let (first, last) = (one.asked().await, other.asked().await);
+        tokio::join!(one.answer(&first, "allow_once"), other.answer(&last, "reject_once"));
+        let told = (one.status().await, other.status().await);
+        assert_eq!(told.0, told.1);
+        let outcome = write(&agent, &json!({})).await.code();
+        let expected = if told.0 == "in_progress" { "ok" } else { "consent_denied" };
+        assert_eq!(outcome, expected);
+        allowed += usize::from(outcome == "ok");
+        if outcome == "ok" {
+            assert_eq!((one.status().await, other.status().await), (json!("completed"), json!("completed")));
+        }
+    }
+    assert_eq!(upstream.counts().calls, allowed);
+}
+
+#[tokio::test]
 async fn what_was_not_answered_is_asked_again_wherever_the_client_comes_back() {
-    let (_stage, mut second, third, tenant, upstream) = three().await;
+    let (_stage, mut second, mut third, tenant, upstream) = three().await;
     let (agent, approver) = (tenant.agent().await, tenant.approver().await);
     let mut acp = Acp::open(&second.ask_as(&approver)).await;
     let args = json!({"n": 1});
@@ -131,6 +158,7 @@ async fn what_was_not_answered_is_asked_again_wherever_the_client_comes_back() {
     acp.answer(&request, "allow_once").await;
     drop(acp);
     settle(json!("granted"), SOON, || state(&approver, &id)).await;
+    third.kill();
     write(&agent, &args).await.ok();
     assert_eq!(upstream.counts().calls, 1);
     let mut late = Acp::open(&approver).await;
@@ -174,6 +202,16 @@ async fn a_client_is_asked_what_its_key_may_answer() {
     Mcp::bare(&agent).run("write", "zoo:writer", &json!({})).await.ok();
     let decided = row(&approver, &mine).await;
     assert_eq!((&decided["decided_via"], upstream.counts().calls), (&json!("acp"), 1));
+    // a setting counts at once, also for who is attached already
+    let settings = json!({"in_band_answers": false});
+    let path = format!("/api/v1/keys/{}/settings", agent.id);
+    let again = run(&agent, "write", "zoo:half").await;
+    let request = own.asked().await;
+    assert_eq!(request["params"]["toolCall"]["toolCallId"], again);
+    tenant.platform.patch(&path, &settings).await.expect(200);
+    own.answer(&request, "allow_once").await;
+    own.asked().await;
+    assert_eq!(state(&approver, &again).await, "pending");
     // an operator answers for its own calls as an agent does
     let id = run(&operator, "write", "zoo:writer").await;
     let operators = &mut unasked[2];
@@ -241,13 +279,25 @@ async fn the_door_is_as_narrow_as_the_others() {
     let bearer = format!("Bearer {}", approver.key.as_deref().unwrap());
     let first = Acp::connect(&nobody, &[("authorization", &bearer)]).await.unwrap();
     let _second = Acp::open(&approver).await;
-    assert_eq!(refused(&approver, &[]).await, (429, json!("rate_limited")));
+    assert_eq!(refused(&approver, &[]).await, (503, json!("unavailable")));
     drop(first);
     let again = async || Acp::connect(&approver, &[]).await.is_ok();
     settle(true, SOON, again).await;
     let other = tenant.approver().await;
     assert_eq!(other.get("/acp").await.refused(400, "invalid_request").contains("WebSocket"), true);
     other.ask(Method::POST, "/acp", Some(&json!({}))).await.refused(405, "invalid_request");
+}
+
+#[tokio::test]
+async fn a_proxy_passes_the_socket_on() {
+    let (stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let nginx = Nginx::before(&[&stage.gateway]).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await.at(&nginx.url));
+    let mut acp = Acp::open(&approver).await;
+    let id = asked(&agent, &json!({})).await;
+    let request = acp.asked().await;
+    acp.answer(&request, "reject_once").await;
+    settle(json!("denied"), SOON, || state(&approver, &id)).await;
 }
 
 #[tokio::test]

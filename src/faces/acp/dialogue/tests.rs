@@ -1,5 +1,4 @@
 use chrono::{DateTime, Utc};
-use serde_json::{Value, json};
 
 use super::*;
 use crate::domain::consent::ConsentState;
@@ -8,10 +7,10 @@ use crate::domain::policy::Assurance;
 use crate::domain::risk::RiskLevel;
 use crate::store::ConsentRow;
 
-fn view(n: u128, state: ConsentState) -> ConsentView {
+pub(super) fn view(n: u128, state: ConsentState) -> Arc<ConsentView> {
     let at = DateTime::<Utc>::from_timestamp(1_795_525_800, 0).unwrap();
     let options = [ConsentDecision::AllowOnce, ConsentDecision::RejectOnce, ConsentDecision::CancelTurn];
-    ConsentView::from(ConsentRow {
+    Arc::new(ConsentView::from(ConsentRow {
         id: Uuid::from_u128(n),
         principal: Uuid::from_u128(99),
         owner: "ci".to_owned(),
@@ -51,7 +50,7 @@ fn view(n: u128, state: ConsentState) -> ConsentView {
         decision: None,
         comment: None,
         told_at: None,
-    })
+    }))
 }
 
 fn parsed(messages: &[String]) -> Vec<Value> {
@@ -59,7 +58,7 @@ fn parsed(messages: &[String]) -> Vec<Value> {
 }
 
 /// Returns a dialogue with an open session, and the id of that session.
-fn opened() -> (Dialogue, String) {
+pub(super) fn opened() -> (Dialogue, String) {
     let mut dialogue = Dialogue::new(Language::English);
     dialogue.hear(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}"#);
     let turn = dialogue
@@ -76,7 +75,7 @@ fn call_of(messages: &[String]) -> String {
     asked.unwrap_or_else(|| panic!("{messages:?}"))["id"].as_str().unwrap().to_owned()
 }
 
-fn answer(dialogue: &mut Dialogue, call: &str, result: &Value) -> Turn {
+fn answer(dialogue: &mut Dialogue, call: &str, result: &Value) -> Reaction {
     dialogue.hear(&json!({"jsonrpc": "2.0", "id": call, "result": result}).to_string())
 }
 
@@ -87,7 +86,7 @@ fn selected(option: &str) -> Value {
 #[test]
 fn a_request_is_put_as_the_protocol_has_it() {
     let (mut dialogue, session) = opened();
-    let messages = dialogue.see(view(7, ConsentState::Pending), true);
+    let messages = dialogue.see(&view(7, ConsentState::Pending), true);
     let id = Uuid::from_u128(7).to_string();
     let (title, text) = (
         "Delete the repository acme/demo. This cannot be undone.",
@@ -130,7 +129,7 @@ fn a_request_is_put_as_the_protocol_has_it() {
     call["sessionUpdate"] = json!("tool_call");
     let announced = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": call}});
     assert_eq!(parsed(&messages), [announced, asked]);
-    let raw = view(7, ConsentState::Pending).row.arguments;
+    let raw = view(7, ConsentState::Pending).row.arguments.clone();
     assert!(messages.iter().all(|message| message.contains(&format!(r#""rawInput":{raw}"#))), "{messages:?}");
 }
 
@@ -160,7 +159,7 @@ fn only_what_was_offered_is_a_decision() {
         (json!([]), None),
     ] {
         let (mut dialogue, _) = opened();
-        let call = call_of(&dialogue.see(view(7, ConsentState::Pending), true));
+        let call = call_of(&dialogue.see(&view(7, ConsentState::Pending), true));
         let turn = answer(&mut dialogue, &call, &result);
         let decided: Vec<AcpAct> =
             expected.into_iter().map(|decision| AcpAct::Decide(id, decision)).collect();
@@ -178,7 +177,7 @@ fn only_what_was_offered_is_a_decision() {
 #[test]
 fn after_two_answers_that_were_not_offered_a_client_is_left_alone() {
     let (mut dialogue, _) = opened();
-    let first = call_of(&dialogue.see(view(7, ConsentState::Pending), true));
+    let first = call_of(&dialogue.see(&view(7, ConsentState::Pending), true));
     let again = call_of(&answer(&mut dialogue, &first, &selected("forged")).messages);
     assert_ne!(first, again);
     // the first request is not open any more
@@ -191,10 +190,10 @@ fn after_two_answers_that_were_not_offered_a_client_is_left_alone() {
     assert_eq!(told[0]["params"]["update"]["status"], "pending", "{told:?}");
     assert!(turn.messages[0].contains("consent_malformed"));
     assert!(answer(&mut dialogue, &again, &selected(&format!("{id}.allow_once"))).acts.is_empty());
-    assert!(dialogue.see(view(7, ConsentState::Pending), true).is_empty());
+    assert!(dialogue.see(&view(7, ConsentState::Pending), true).is_empty());
     // how it goes on is told all the same
     assert_eq!(
-        parsed(&dialogue.see(view(7, ConsentState::Denied), true))[0]["params"]["update"]["status"],
+        parsed(&dialogue.see(&view(7, ConsentState::Denied), true))[0]["params"]["update"]["status"],
         "failed"
     );
 }
@@ -203,25 +202,25 @@ fn after_two_answers_that_were_not_offered_a_client_is_left_alone() {
 fn an_answer_counts_once_and_the_rest_is_told() {
     let (mut dialogue, _) = opened();
     let id = Uuid::from_u128(7);
-    let call = call_of(&dialogue.see(view(7, ConsentState::Pending), true));
+    let call = call_of(&dialogue.see(&view(7, ConsentState::Pending), true));
     let allow = selected(&format!("{id}.allow_once"));
     assert_eq!(answer(&mut dialogue, &call, &allow).acts, [AcpAct::Decide(id, ConsentDecision::AllowOnce)]);
     assert!(answer(&mut dialogue, &call, &allow).acts.is_empty());
     let statuses = |messages: Vec<String>| -> Vec<Value> {
         parsed(&messages).iter().map(|message| message["params"]["update"]["status"].clone()).collect()
     };
-    assert_eq!(statuses(dialogue.see(view(7, ConsentState::Granted), false)), ["in_progress"]);
-    assert_eq!(statuses(dialogue.see(view(7, ConsentState::Consumed), false)), [Value::Null; 0]);
-    assert_eq!(statuses(dialogue.see(view(7, ConsentState::Succeeded), false)), ["completed"]);
-    assert_eq!(statuses(dialogue.see(view(7, ConsentState::Succeeded), false)), [Value::Null; 0]);
+    assert_eq!(statuses(dialogue.see(&view(7, ConsentState::Granted), false)), ["in_progress"]);
+    assert_eq!(statuses(dialogue.see(&view(7, ConsentState::Consumed), false)), [Value::Null; 0]);
+    assert_eq!(statuses(dialogue.see(&view(7, ConsentState::Succeeded), false)), ["completed"]);
+    assert_eq!(statuses(dialogue.see(&view(7, ConsentState::Succeeded), false)), [Value::Null; 0]);
     assert_eq!(dialogue.known().count(), 0);
 }
 
 #[test]
 fn a_loser_is_cancelled() {
     let (mut dialogue, _) = opened();
-    let call = call_of(&dialogue.see(view(7, ConsentState::Pending), true));
-    let told = parsed(&dialogue.see(view(7, ConsentState::Denied), true));
+    let call = call_of(&dialogue.see(&view(7, ConsentState::Pending), true));
+    let told = parsed(&dialogue.see(&view(7, ConsentState::Denied), true));
     assert_eq!(
         (&told[0]["method"], &told[0]["params"]["requestId"]),
         (&json!("$/cancel_request"), &json!(call))
@@ -235,20 +234,20 @@ fn a_loser_is_cancelled() {
 #[test]
 fn only_those_that_are_put_to_it_reach_a_client_and_only_so_many() {
     let (mut dialogue, _) = opened();
-    assert!(dialogue.see(view(1, ConsentState::Pending), false).is_empty());
-    assert!(dialogue.see(view(1, ConsentState::Granted), true).is_empty());
+    assert!(dialogue.see(&view(1, ConsentState::Pending), false).is_empty());
+    assert!(dialogue.see(&view(1, ConsentState::Granted), true).is_empty());
     for n in 0..REQUESTS_MAX as u128 {
-        assert_eq!(dialogue.see(view(n, ConsentState::Pending), true).len(), 2);
+        assert_eq!(dialogue.see(&view(n, ConsentState::Pending), true).len(), 2);
     }
-    assert!(dialogue.see(view(1000, ConsentState::Pending), true).is_empty());
-    dialogue.see(view(3, ConsentState::TimedOut), true);
-    assert_eq!(dialogue.see(view(1000, ConsentState::Pending), true).len(), 2);
+    assert!(dialogue.see(&view(1000, ConsentState::Pending), true).is_empty());
+    dialogue.see(&view(3, ConsentState::TimedOut), true);
+    assert_eq!(dialogue.see(&view(1000, ConsentState::Pending), true).len(), 2);
 }
 
 #[test]
 fn a_session_that_is_loaded_is_asked_anew() {
     let (mut dialogue, session) = opened();
-    let call = call_of(&dialogue.see(view(7, ConsentState::Pending), true));
+    let call = call_of(&dialogue.see(&view(7, ConsentState::Pending), true));
     let load = |session: &str| {
         json!({"jsonrpc": "2.0", "id": 2, "method": "session/load", "params": {"sessionId": session, "cwd": "/", "mcpServers": []}}).to_string()
     };
@@ -257,7 +256,7 @@ fn a_session_that_is_loaded_is_asked_anew() {
     let told = parsed(&turn.messages);
     assert_eq!(told[0], json!({"jsonrpc": "2.0", "id": 2, "result": {}}));
     assert_eq!(told[1]["params"]["requestId"], call);
-    assert_ne!(call_of(&dialogue.see(view(7, ConsentState::Pending), true)), call);
+    assert_ne!(call_of(&dialogue.see(&view(7, ConsentState::Pending), true)), call);
     for strange in ["", "cs_", "sess_1", "cs_zz"] {
         let refused = parsed(&dialogue.hear(&load(strange)).messages);
         assert_eq!(refused[0]["error"]["code"], -32602, "{strange}");
@@ -278,11 +277,11 @@ fn a_prompt_lists_what_waits() {
         told[0]["params"]["update"]["content"]["text"].as_str().unwrap().to_owned()
     };
     assert_eq!(says(&mut dialogue), "No permission request waits for an answer.");
-    dialogue.see(view(7, ConsentState::Pending), true);
+    dialogue.see(&view(7, ConsentState::Pending), true);
     let id = Uuid::from_u128(7);
     let line = "- Delete the repository acme/demo. This cannot be undone. Request ";
     assert_eq!(says(&mut dialogue), format!("{line}{id}, until 2026-11-24T13:10:00Z.\n"));
-    dialogue.see(view(7, ConsentState::Granted), true);
+    dialogue.see(&view(7, ConsentState::Granted), true);
     assert_eq!(says(&mut dialogue), "No permission request waits for an answer.");
 }
 
@@ -291,7 +290,7 @@ fn a_client_that_stops_ends_what_it_was_asked() {
     let stop = r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"any"}}"#;
     assert!(Dialogue::new(Language::English).hear(stop).acts.is_empty());
     let (mut dialogue, _) = opened();
-    let call = call_of(&dialogue.see(view(7, ConsentState::Pending), true));
+    let call = call_of(&dialogue.see(&view(7, ConsentState::Pending), true));
     let end = AcpAct::Decide(Uuid::from_u128(7), ConsentDecision::CancelTurn);
     assert_eq!(dialogue.hear(stop).acts, [end, AcpAct::EndTurn]);
     assert!(answer(&mut dialogue, &call, &json!({"outcome": {"outcome": "cancelled"}})).acts.is_empty());
@@ -301,7 +300,7 @@ fn a_client_that_stops_ends_what_it_was_asked() {
 #[test]
 fn what_is_no_message_is_an_error_and_changes_nothing() {
     let (mut dialogue, _) = opened();
-    dialogue.see(view(7, ConsentState::Pending), true);
+    dialogue.see(&view(7, ConsentState::Pending), true);
     for (text, code, id) in [
         ("", -32700, json!(null)),
         ("{", -32700, json!(null)),
@@ -348,16 +347,16 @@ fn what_is_no_message_is_an_error_and_changes_nothing() {
     let mut early = Dialogue::new(Language::English);
     let turn = early.hear(r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{}}"#);
     assert_eq!(parsed(&turn.messages)[0]["error"]["code"], -32600);
-    assert!(early.see(view(7, ConsentState::Pending), true).is_empty());
+    assert!(early.see(&view(7, ConsentState::Pending), true).is_empty());
 }
 
 #[test]
 fn a_decision_that_failed_is_asked_again_or_counts_as_a_miss() {
     let (mut dialogue, _) = opened();
     let id = Uuid::from_u128(7);
-    dialogue.see(view(7, ConsentState::Pending), true);
+    dialogue.see(&view(7, ConsentState::Pending), true);
     assert!(dialogue.not_decided(id, false).is_empty());
-    assert_eq!(dialogue.see(view(7, ConsentState::Pending), true).len(), 2);
+    assert_eq!(dialogue.see(&view(7, ConsentState::Pending), true).len(), 2);
     call_of(&dialogue.not_decided(id, true));
     assert!(dialogue.not_decided(id, true)[0].contains("consent_malformed"));
 }
