@@ -38,6 +38,9 @@ pub async fn handle(
         Err(error @ GatewayError::Forbidden(_)) => {
             return refuse(StatusCode::FORBIDDEN, "forbidden", &error.to_string());
         }
+        Err(GatewayError::MayNotDecide(reason)) => {
+            return refuse(StatusCode::FORBIDDEN, reason.as_str(), reason.text());
+        }
         Err(error) => return refuse(StatusCode::BAD_REQUEST, "invalid_request", &error.to_string()),
     };
     let (mut parts, _) = request.into_parts();

@@ -217,7 +217,7 @@ async fn a_client_is_asked_what_its_key_may_answer() {
     let operators = &mut unasked[2];
     assert_eq!(operators.asked().await["params"]["toolCall"]["toolCallId"], id);
     let (status, body) = Acp::connect(&tenant.auditor().await, &[]).await.err().unwrap();
-    assert!(status == 403 && body.contains("forbidden"), "{status} {body}");
+    assert!(status == 403 && body.contains("not_approver"), "{status} {body}");
 }
 
 #[tokio::test]

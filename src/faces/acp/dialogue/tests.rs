@@ -3,6 +3,7 @@ use chrono::{DateTime, Utc};
 use super::*;
 use crate::domain::consent::ConsentState;
 use crate::domain::operation::OperationType;
+use crate::domain::pin::Pin;
 use crate::domain::policy::Assurance;
 use crate::domain::risk::RiskLevel;
 use crate::store::ConsentRow;
@@ -366,6 +367,9 @@ fn a_decision_that_failed_is_asked_again_or_counts_as_a_miss() {
 fn json_is_read_and_written_as_without_this_protocol() {
     let text = r#"{"b":1,"a":{"d":12345678901234567890123,"c":1.10}}"#;
     let read: Value = serde_json::from_str(text).unwrap();
-    assert_eq!(read.to_string(), r#"{"a":{"c":1.1,"d":1.2345678901234568e22},"b":1}"#);
-    assert_eq!(json!({"b": 1, "a": 2}).to_string(), r#"{"a":2,"b":1}"#);
+    assert_eq!(read.to_string(), r#"{"a":{"c":1.1,"d":1.2345678901234568e+22},"b":1}"#);
+    let own = json!({"b": 1, "a": 2}).to_string();
+    assert_eq!(own, r#"{"a":2,"b":1}"#);
+    let pin = "v1:d3626ac30a87e6f7a6428233b3c68299976865fa5508e4267c5415c76af7a772";
+    assert_eq!(Pin::of(&own).unwrap().as_str(), pin);
 }
