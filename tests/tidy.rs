@@ -196,6 +196,19 @@ fn rmcp_brings_no_network() {
     assert_eq!(features, "[\"client\", \"transport-streamable-http-client\"] }", "{line}");
 }
 
+/// JSON keeps the order of members of `serde_json` without features: no crate of the build, tests included, switches it to
+/// another one (decision 53).
+#[test]
+fn no_crate_changes_the_order_of_json() {
+    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock")).expect("a text");
+    let package = |name: &str| {
+        lock.split("[[package]]").find(|package| package.contains(&format!("name = \"{name}\"")))
+    };
+    let json = package("serde_json").expect("serde_json");
+    assert!(!json.contains("\"indexmap\""), "serde_json has preserve_order:{json}");
+    assert!(package("agent-client-protocol-schema").is_none(), "it needs preserve_order");
+}
+
 #[test]
 fn the_ground_floor_is_pure() {
     let mut problems = Vec::new();

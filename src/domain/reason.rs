@@ -99,14 +99,25 @@ impl AskReason {
             lines.push(texts::CUT.of(language).to_owned());
         }
         lines.push(self.action.sentence(language));
-        lines.push(texts::risk(self.risk, &self.server, &self.tool, language));
-        for (label, words) in [(&texts::AGENT, &self.agent_says), (&texts::AUTHOR, &self.author_says)] {
-            if let Some(words) = words {
-                lines.push(format!("{} {}", label.of(language), texts::quoted(words, language)));
-            }
-        }
+        let words = (self.agent_says.as_deref(), self.author_says.as_deref());
+        lines.extend(details(self.risk, (&self.server, &self.tool), words, language));
         lines
     }
+}
+
+/// Returns the lines beside the action of a request: the risk of the tool's call, and what the agent and the tool's author
+/// say.
+pub fn details(
+    risk: Risk,
+    (server, tool): (&str, &str),
+    (agent, author): (Option<&str>, Option<&str>),
+    language: Language,
+) -> Vec<String> {
+    let mut lines = vec![texts::risk(risk, server, tool, language)];
+    for (label, words) in [(&texts::AGENT, agent), (&texts::AUTHOR, author)] {
+        lines.extend(words.map(|words| format!("{} {}", label.of(language), texts::quoted(words, language))));
+    }
+    lines
 }
 
 /// Makes the words of others fit for a quotation: one line, masked, cut, without quotation marks that could end it.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::auth::{HeaderFault, Presented, single};
 use super::listener::{Doors, Peer, serve_connections};
 use super::request::{self, RequestId};
-use super::{Faces, auth, mcp, rest, wire};
+use super::{Faces, acp, auth, mcp, rest, wire};
 use crate::gateway::{AuthError, Readiness};
 
 /// Creates the router of the main listener.
@@ -23,6 +23,7 @@ pub fn router(faces: Arc<Faces>) -> Router {
     Router::new()
         .route("/mcp", any(mcp::handle))
         .route("/mcp/direct", any(mcp::handle_direct))
+        .route("/acp", any(acp::handle))
         .nest("/api/v1", rest::router())
         .fallback(|request: Request| async move { wire::error::not_found(request::id(&request)) })
         .layer(middleware::from_fn_with_state(Arc::clone(&faces), gate))

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -15,10 +15,11 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::connections::{Admitted, ClientConnection, Connections};
 use super::impatient::Impatient;
@@ -32,11 +33,13 @@ const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Connection that a request came by, in the request's extensions.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Peer {
     /// Address of the client's end.
     pub address: SocketAddr,
     pub(super) connection: Arc<ClientConnection>,
+    /// Request under way. A socket that the request leads to keeps it, and with it the place of the connection.
+    _under_way: Arc<UnderWay>,
 }
 
 /// Admission rules and time limits of a listener.
@@ -56,7 +59,7 @@ pub(super) async fn serve_connections(
     (stop, drain): (CancellationToken, Duration),
 ) -> Instant {
     let service = TowerToHyperService::new(router);
-    let graceful = GracefulShutdown::new();
+    let serving = TaskTracker::new();
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(doors.header_read_timeout).max_buf_size(HEAD_BYTES_MAX);
     loop {
@@ -67,19 +70,28 @@ pub(super) async fn serve_connections(
         let Some(Accepted { stream, peer, admitted }) = accepted else { continue };
         let stream = Impatient::new(stream, WRITE_STALL_MAX);
         let connection = Arc::clone(&admitted.connection);
-        let service =
-            with_connection(service.clone(), peer, (Arc::clone(&connection), Arc::clone(&doors.connections)));
-        let served = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
-        let task = tokio::spawn(async move {
+        let service = with_connection(
+            service.clone(),
+            peer,
+            (Arc::new(admitted), Arc::clone(&doors.connections), serving.clone()),
+        );
+        let served = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
+        let stop = stop.clone();
+        let task = serving.spawn(async move {
+            let mut served = pin!(served);
             // errors of a client's connection are not ours to report
+            tokio::select! {
+                ended = served.as_mut() => return drop(ended),
+                () = stop.cancelled() => served.as_mut().graceful_shutdown(),
+            }
             drop(served.await);
-            drop(admitted);
         });
         connection.served_by(task.abort_handle());
     }
     drop(listener);
+    serving.close();
     let deadline = Instant::now() + drain;
-    if tokio::time::timeout_at(deadline.into(), graceful.shutdown()).await.is_err() {
+    if tokio::time::timeout_at(deadline.into(), serving.wait()).await.is_err() {
         tracing::warn!("the drain is over, with client connections still busy");
     }
     deadline
@@ -90,18 +102,23 @@ pub(super) async fn serve_connections(
 fn with_connection<S>(
     service: S,
     address: SocketAddr,
-    (connection, connections): (Arc<ClientConnection>, Arc<Connections>),
+    (admitted, connections, serving): (Arc<Admitted>, Arc<Connections>, TaskTracker),
 ) -> impl Service<hyper::Request<Incoming>, Response = http::Response<WatchedBody>, Error = Infallible, Future: Send>
 where
     S: Service<hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>,
 {
     service_fn(move |mut request: hyper::Request<Incoming>| {
-        let under_way =
-            UnderWay { connection: Arc::clone(&connection), connections: Arc::clone(&connections) };
-        request.extensions_mut().insert(Peer { address, connection: Arc::clone(&connection) });
+        let connection = Arc::clone(&admitted.connection);
+        let under_way = Arc::new(UnderWay {
+            admitted: Arc::clone(&admitted),
+            connections: Arc::clone(&connections),
+            _serving: serving.token(),
+        });
+        let peer = Peer { address, connection: Arc::clone(&connection), _under_way: Arc::clone(&under_way) };
+        request.extensions_mut().insert(peer);
         let answered = service.call(request);
         async move {
-            if !under_way.connection.begin_request() {
+            if !connection.begin_request() {
                 // closed for another connection in this moment: the task of this one is about to end
                 return std::future::pending().await;
             }
@@ -110,22 +127,24 @@ where
     })
 }
 
-/// Request under way on a connection, from its head to the end of its answer.
+/// Request under way on a connection, from its head to the end of its answer, or of the socket that it leads to.
 struct UnderWay {
-    connection: Arc<ClientConnection>,
+    admitted: Arc<Admitted>,
+    /// Place among what a drain waits for.
+    _serving: TaskTrackerToken,
     connections: Arc<Connections>,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.connections.end_request(&self.connection);
+        self.connections.end_request(&self.admitted.connection);
     }
 }
 
 /// Body of an answer; with its end the request is no longer under way.
 struct WatchedBody {
     body: Body,
-    _under_way: UnderWay,
+    _under_way: Arc<UnderWay>,
 }
 
 impl http_body::Body for WatchedBody {

@@ -1,6 +1,7 @@
 //! Floor 3: the faces. `mcp` and `rest` share `http`, `auth` and `wire`, and know nothing of each other. `cli` is a client
 //! of `rest`, and meets it on the wire only.
 
+mod acp;
 pub mod admin;
 pub mod auth;
 pub mod body;

@@ -1,4 +1,4 @@
-//! Server-sent events of all faces: format, bounds on open streams, and when a stream must end.
+//! Open streams of all faces: their bounds, and when a stream must end. Format of server-sent events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,6 +37,8 @@ text_enum! {
         Events = "events",
         /// Permission requests.
         Consent = "consent",
+        /// Permission requests to a client of the Agent Client Protocol.
+        Acp = "acp",
     }
 }
 

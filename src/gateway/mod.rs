@@ -38,8 +38,8 @@ pub use catalog::{
     ServerState, ServerStates, Tool, View,
 };
 pub use consent::{
-    Consent, ConsentEnd, ConsentMeasures, ConsentNews, ConsentView, DecideRequest, Deliveries, ShownConsent,
-    WebhookRequest,
+    Consent, ConsentEnd, ConsentMeasures, ConsentNews, ConsentView, DecideRequest, Deciding, Deliveries,
+    ShownConsent, WebhookRequest,
 };
 pub use credentials::Headers;
 pub use error::GatewayError;

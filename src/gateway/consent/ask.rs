@@ -52,9 +52,9 @@ impl Consent {
         let caller = &attempt.caller;
         let tenant = caller.tenant_id();
         let is_in_band = has_forms && may_answer_in_band(&terms);
-        // a webhook that exists counts as reachable: whether it takes the event is known later
+        // who is attached over ACP may be on any replica, or come later; whether a webhook takes the event is known later
         let is_reached = is_in_band
-            || terms.channels.has("inbox")
+            || ["inbox", "acp"].into_iter().any(|channel| terms.channels.has(channel))
             || terms.channels.has("webhook") && self.has_webhook(tenant).await;
         if !is_reached {
             return Err(refusals::undeliverable(caller));

@@ -4,7 +4,9 @@ use chrono::TimeDelta;
 use uuid::Uuid;
 
 use super::{Consent, ConsentView, new_id, refusals};
-use crate::domain::consent::{self, COMMENT_CHARS_MAX, ConsentDecision, ConsentState, DecidedVia};
+use crate::domain::consent::{
+    self, COMMENT_CHARS_MAX, ConsentDecision, ConsentState, DecidedVia, MayNotDecide,
+};
 use crate::domain::id::{IdentityId, KeyId};
 use crate::domain::person::Person;
 use crate::domain::policy::Assurance;
@@ -47,10 +49,7 @@ impl Consent {
         let tenant = caller.tenant()?.id;
         let store = |error| GatewayError::from_store(error, "permission request");
         let view = ConsentView::from(self.store.get_consent(tenant, id).await.map_err(store)?);
-        let requester = requester(&view.row);
-        let allowed =
-            consent::assurance_of(request.decision, caller.role, &caller.person, &requester, view.assurance);
-        let assurance = allowed.map_err(GatewayError::MayNotDecide)?;
+        let assurance = out_of_band(caller, &view, request.decision).map_err(GatewayError::MayNotDecide)?;
         self.settle(attempt, view, assurance, request).await
     }
 
@@ -145,6 +144,18 @@ impl Consent {
         self.tenants.refresh(tenant, RevisionKind::Access).await;
         Ok(())
     }
+}
+
+/// Returns the assurance of a caller's answer out of band.
+///
+/// # Errors
+/// The reason for which this caller may not decide so.
+pub(super) fn out_of_band(
+    caller: &Caller,
+    view: &ConsentView,
+    decision: ConsentDecision,
+) -> Result<Assurance, MayNotDecide> {
+    consent::assurance_of(decision, caller.role, &caller.person, &requester(&view.row), view.assurance)
 }
 
 /// Returns the person who asked, as known at that time: a change of the owner or the identity since then

@@ -73,8 +73,14 @@ impl ConsentMeasures {
     ) {
         let via_it = |state| ConsentEnd { state, via: Some(via) };
         self.ends.note(via_it(state), Count::one);
-        self.ends.note(via_it(ConsentState::Cancelled), |count| count.add(also_cancelled));
+        self.also_cancelled(via, also_cancelled);
         self.waits.observe(via, after.to_std().unwrap_or_default());
+    }
+
+    /// Counts requests that ended with their turn.
+    pub(super) fn also_cancelled(&self, via: DecidedVia, requests: u64) {
+        let end = ConsentEnd { state: ConsentState::Cancelled, via: Some(via) };
+        self.ends.note(end, |count| count.add(requests));
     }
 
     /// Counts a request that has ended without a person.

@@ -4,6 +4,7 @@
 //! its call is sent, and only then. Nothing here runs for calls that the policy allows.
 
 mod ask;
+mod attached;
 mod call;
 mod decide;
 mod deliver;
@@ -17,6 +18,7 @@ mod shown;
 mod webhook;
 
 pub(in crate::gateway) use self::ask::{AskRequest, AskResult, may_answer_in_band};
+pub use self::attached::Deciding;
 pub(in crate::gateway) use self::call::ConsentCall;
 pub use self::decide::DecideRequest;
 pub use self::deliver::Deliveries;

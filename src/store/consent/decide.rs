@@ -79,7 +79,9 @@ impl Store {
             grants::insert(&mut tx, tenant, new, grant, &row, rev).await?;
         }
         let others = match new.decision {
-            ConsentDecision::CancelTurn => fence::begin(&mut tx, tenant, new, &row).await?,
+            ConsentDecision::CancelTurn => {
+                fence::begin(&mut tx, tenant, new, (row.principal, row.session_id.as_deref())).await?
+            }
             _ => Vec::new(),
         };
         let own = (row.id, row.server.clone(), row.tool.clone());

@@ -5,9 +5,9 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::decision::NewDecision;
-use super::steps::Moved;
-use super::{ConsentRow, principal};
-use crate::domain::consent::FENCE;
+use super::principal;
+use super::steps::{self, Moved, StepTaken};
+use crate::domain::consent::{ConsentState, FENCE};
 use crate::domain::id::{KeyId, TenantId};
 use crate::store::revisions::{self, TurnNotice};
 use crate::store::tx::{Lane, TxAccess};
@@ -71,6 +71,23 @@ impl Store {
         tx.commit().await?;
         Ok(fence)
     }
+
+    /// Ends the turn of the key that decides, as it wants to: fences all that it has begun, and cancels its open requests.
+    /// Returns how many those were.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn end_own_turn(&self, tenant: TenantId, new: &NewDecision) -> Result<u64, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let own = principal(new.by);
+        lock_key(&mut tx, tenant, own).await?;
+        let cancelled = begin(&mut tx, tenant, new, (own, None)).await?;
+        let step = ConsentState::Cancelled.as_str();
+        let steps: Vec<_> = cancelled.iter().map(|moved| StepTaken::of(tenant, moved, step)).collect();
+        steps::write(&mut tx, &new.author, &steps).await?;
+        tx.commit_change().await?;
+        Ok(cancelled.len() as u64)
+    }
 }
 
 /// Returns the fence that holds longest for a call, within a transaction.
@@ -104,26 +121,27 @@ pub(super) async fn lock_key(tx: &mut Unit, tenant: TenantId, principal: Uuid) -
     Ok(())
 }
 
-/// Fences the turn of a request, and cancels what else is open in it. Returns those requests, with server and tool.
+/// Fences a turn, and cancels what else is open in it. Returns those requests, with server and tool. Without a session, the
+/// turn is all that the key has begun.
 pub(super) async fn begin(
     tx: &mut Unit,
     tenant: TenantId,
     new: &NewDecision,
-    row: &ConsentRow,
+    (calling, session): (Uuid, Option<&str>),
 ) -> Result<Vec<Moved>, StoreError> {
     let began_at: DateTime<Utc> = sqlx::query_scalar(
         "insert into consent_fences (tenant_id, id, principal, session_id, ends_at)
          values ($1, $2, $3, $4, now() + make_interval(secs => $5)) returning begins_at",
     )
     .bind(tenant.0)
-    .bind(row.id)
-    .bind(row.principal)
-    .bind(&row.session_id)
+    .bind(new.id)
+    .bind(calling)
+    .bind(session)
     .bind(FENCE.as_seconds_f64())
     .fetch_one(&mut **tx)
     .await?;
-    let key = (!row.principal.is_nil()).then_some(KeyId(row.principal));
-    let notice = TurnNotice { tenant, key, session: row.session_id.clone(), began_at };
+    let key = (!calling.is_nil()).then_some(KeyId(calling));
+    let notice = TurnNotice { tenant, key, session: session.map(str::to_owned), began_at };
     revisions::tell_turn(tx, &notice).await?;
     // calls between two rounds are under way as well
     sqlx::query(
@@ -132,8 +150,8 @@ pub(super) async fn begin(
            and ($3::text is null or session_id is null or session_id = $3)",
     )
     .bind(tenant.0)
-    .bind(row.principal)
-    .bind(&row.session_id)
+    .bind(calling)
+    .bind(session)
     .execute(&mut **tx)
     .await?;
     let others = sqlx::query_as(
@@ -144,8 +162,8 @@ pub(super) async fn begin(
          returning id, server, tool",
     )
     .bind(tenant.0)
-    .bind(row.principal)
-    .bind(&row.session_id)
+    .bind(calling)
+    .bind(session)
     .bind(principal(new.by))
     .bind(&new.owner)
     .bind(new.via.as_str())

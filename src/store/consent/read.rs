@@ -20,7 +20,7 @@ macro_rules! request_columns {
         concat!(
             "id, principal, owner, person, identity_id, creator, session_id, server_id, server, tool, operation_type, pin, digest,
              risk, signals, action, action_values, is_irreversible, arguments, was_cut, agent_says, author_says,
-             rule, assurance, options, ttl_s, created_at, expires_at, decided_at, decided_by, decided_owner,
+             rule, assurance, options, channels, ttl_s, created_at, expires_at, decided_at, decided_by, decided_owner,
              decided_via, decision, comment, told_at, expires_at > now() as is_in_time, ",
             state_now!(),
             " as state"
@@ -82,6 +82,8 @@ pub struct ConsentRow {
     pub assurance: Stored<Assurance>,
     /// Decisions on offer.
     pub options: Vec<Stored<ConsentDecision>>,
+    /// Channels by which people are reached.
+    pub channels: Vec<String>,
     /// Time that the ask was given, in seconds.
     pub ttl_s: i32,
     /// State now.

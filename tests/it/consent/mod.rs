@@ -1,5 +1,6 @@
 //! Permission requests: a person decides before a call runs.
 
+mod acp;
 mod always;
 mod bounds;
 mod command;

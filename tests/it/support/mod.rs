@@ -1,5 +1,7 @@
 //! What every test stands on.
 
+mod acp;
+mod acp_program;
 mod answer;
 mod api;
 mod balancer;
@@ -27,6 +29,8 @@ mod unread;
 pub mod upstream;
 mod wait;
 
+pub use self::acp::Acp;
+pub use self::acp_program::{AcpLibrary, AcpProgram};
 pub use self::answer::Answer;
 pub use self::api::Api;
 pub use self::balancer::{Balancer, Exchange};

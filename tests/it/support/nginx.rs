@@ -95,6 +95,7 @@ events {{ worker_connections 1024; }}
 http {{
   access_log off;
   client_body_temp_path tmp; proxy_temp_path tmp; fastcgi_temp_path tmp; uwsgi_temp_path tmp; scgi_temp_path tmp;
+  map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}
   upstream replicas {{
 {servers}  }}
   server {{
@@ -103,7 +104,8 @@ http {{
       proxy_pass http://replicas;
       proxy_http_version 1.1;
       proxy_set_header Host $http_host;
-      proxy_set_header Connection \"\";
+      proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection $connection_upgrade;
 {lines}
       proxy_next_upstream error;
     }}

@@ -1,0 +1,154 @@
+//! People who are attached to a replica, over the Agent Client Protocol: who is asked, and what they decide.
+//!
+//! The caller's own key answers as its client does in the call ([`Assurance::Client`]), any other as over REST.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::decide::out_of_band;
+use super::{Consent, ConsentNews, ConsentView, DecideRequest, new_id};
+use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia, MayNotDecide};
+use crate::domain::policy::Assurance;
+use crate::domain::reason::{self, Language};
+use crate::domain::risk::{Risk, RiskSignal, Signals};
+use crate::domain::tenant::Action;
+use crate::gateway::clock;
+use crate::gateway::error::GatewayError;
+use crate::gateway::log::Attempt;
+use crate::gateway::outlive::{Apart, Outlive};
+use crate::gateway::tenants::Caller;
+use crate::store::{ConsentFilter, NewDecision};
+
+/// Name of the channel in rules of policies.
+const CHANNEL: &str = "acp";
+
+/// Outcome of a decision in a task of its own.
+pub type Deciding = Apart<Result<ConsentView, GatewayError>>;
+
+impl ConsentView {
+    /// Returns whether the request is put to a caller who is attached: a rule lets it be, and the caller may allow it.
+    pub fn is_put_to(&self, caller: &Caller) -> bool {
+        self.row.channels.iter().any(|channel| channel == CHANNEL)
+            && assurance(caller, self, ConsentDecision::AllowOnce).is_ok()
+    }
+
+    /// Returns what to show beside [`ConsentView::told`]: the risk, and the words of the agent and of the tool's author.
+    pub fn details(&self, language: Language) -> Vec<String> {
+        let row = &self.row;
+        let mut signals = Signals::default();
+        row.signals
+            .iter()
+            .filter_map(|signal| RiskSignal::parse(signal))
+            .for_each(|signal| signals.add(signal));
+        let risk = Risk { level: self.risk, signals };
+        let words = (row.agent_says.as_deref(), row.author_says.as_deref());
+        reason::details(risk, (&row.server, &row.tool), words, language)
+    }
+}
+
+/// Returns the assurance of an answer of an attached caller.
+fn assurance(
+    caller: &Caller,
+    view: &ConsentView,
+    decision: ConsentDecision,
+) -> Result<Assurance, MayNotDecide> {
+    if view.key() != caller.key {
+        return out_of_band(caller, view, decision);
+    }
+    match view.assurance {
+        Assurance::Client if caller.settings.in_band_answers => Ok(Assurance::Client),
+        // a person may refuse their own call
+        _ => out_of_band(caller, view, decision),
+    }
+}
+
+impl Consent {
+    /// Attaches a caller who can be asked: those who decide, and those whose own calls may ask. Returns the news from now on.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] without a tenant.
+    pub fn attach(&self, caller: &Caller) -> Result<ConsentNews, GatewayError> {
+        caller.authorise(if caller.role.may(Action::UseTools) {
+            Action::UseTools
+        } else {
+            Action::DecideConsent
+        })?;
+        self.follow(caller)
+    }
+
+    /// Returns an attached caller with its settings of now. A connection is as old as it is.
+    ///
+    /// # Errors
+    /// [`GatewayError::NotFound`] if the key is not valid any more.
+    pub fn present(&self, caller: &Caller) -> Result<Arc<Caller>, GatewayError> {
+        if !self.tenants.is_valid(caller) {
+            return Err(GatewayError::NotFound("key"));
+        }
+        self.tenants.stand_in(caller, caller.key)
+    }
+
+    /// Returns the open requests that are put to an attached caller, the oldest first; `limit` are looked at.
+    ///
+    /// # Errors
+    /// As [`Consent::list`].
+    pub async fn list_put_to(&self, caller: &Caller, limit: i64) -> Result<Vec<ConsentView>, GatewayError> {
+        let key = (!caller.role.may(Action::DecideConsent)).then_some(caller.key);
+        let filter = ConsentFilter { state: Some(ConsentState::Pending), key, ..ConsentFilter::default() };
+        let mut views = self.list(caller, filter, limit).await?;
+        views.retain(|view| view.is_put_to(caller));
+        views.reverse();
+        Ok(views)
+    }
+
+    /// Decides a request as an attached caller, in a task of its own: an answer counts whether or not its sender waits.
+    pub fn decide_attached(
+        self: &Arc<Self>,
+        attempt: Attempt,
+        id: Uuid,
+        decision: ConsentDecision,
+    ) -> Deciding {
+        let consent = Arc::clone(self);
+        let deciding = async move {
+            let via = DecidedVia::Acp;
+            let request = DecideRequest { decision, comment: None, expires_in_s: None, via };
+            let attempt = Attempt { caller: consent.present(&attempt.caller)?, ..attempt };
+            let caller = &*attempt.caller;
+            let view = consent.get(caller, id).await?;
+            if !view.row.channels.iter().any(|channel| channel == CHANNEL) {
+                return Err(GatewayError::NotFound("permission request"));
+            }
+            let assurance = assurance(caller, &view, decision).map_err(GatewayError::MayNotDecide)?;
+            consent.settle(&attempt, view, assurance, request).await
+        };
+        Outlive::new(&self.life.tasks, deciding).apart()
+    }
+
+    /// Ends the turn of the caller's own key: its open requests are cancelled, its calls under way end, and further ones that
+    /// ask are refused for a while. Does nothing for a caller without calls.
+    pub fn end_own_turn(self: &Arc<Self>, attempt: Attempt) {
+        if !attempt.caller.role.may(Action::UseTools) {
+            return;
+        }
+        let consent = Arc::clone(self);
+        self.life.tasks.spawn(async move {
+            let caller = &attempt.caller;
+            let tenant = caller.tenant_id();
+            let new = NewDecision {
+                id: new_id(clock::now()),
+                decision: ConsentDecision::CancelTurn,
+                by: caller.key,
+                owner: caller.owner.clone(),
+                via: DecidedVia::Acp,
+                comment: None,
+                grant: None,
+                author: consent.author_of(&attempt),
+                is_recorded: false,
+            };
+            match consent.store.end_own_turn(tenant, &new).await {
+                Ok(cancelled) => consent.measures.also_cancelled(DecidedVia::Acp, cancelled),
+                Err(error) => super::failed(tenant, &error),
+            }
+        });
+    }
+}
