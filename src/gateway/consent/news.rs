@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, broadcast};
 use uuid::Uuid;
 
@@ -42,12 +42,19 @@ struct Followed {
     is_under_way: bool,
 }
 
+impl Followed {
+    fn lose(&self) {
+        // the last follower may have left
+        drop(self.tell.send(None));
+    }
+}
+
 /// Follower of one tenant's permission requests.
 #[derive(Debug)]
 pub struct ConsentNews {
     announcer: Arc<Announcer>,
     tenant: TenantId,
-    /// Never `None` before the follower is dropped.
+    /// Receiver of the news; `None` only while the follower is dropped.
     news: Option<broadcast::Receiver<News>>,
     order: Arc<RwLock<()>>,
 }
@@ -70,9 +77,16 @@ impl ConsentNews {
         Arc::clone(&self.order).read_owned().await
     }
 
-    /// Returns the next of the news that are there already; `None` at their end, and where some were lost.
+    /// Returns the next of the news that are there already, whether or not some were lost; `None` at their end.
     pub fn rest(&mut self) -> Option<Arc<ConsentView>> {
-        self.news.as_mut()?.try_recv().ok().flatten()
+        let news = self.news.as_mut()?;
+        loop {
+            match news.try_recv() {
+                Ok(Some(view)) => return Some(view),
+                Ok(None) | Err(TryRecvError::Lagged(_)) => {}
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
+            }
+        }
     }
 }
 
@@ -107,7 +121,7 @@ impl Announcer {
         let Some(followed) = tenants.get_mut(&notice.tenant) else { return false };
         if followed.moved.len() >= MOVED_MAX {
             followed.moved.clear();
-            drop(followed.tell.send(None));
+            followed.lose();
         }
         followed.moved.insert(notice.id);
         !std::mem::replace(&mut followed.is_under_way, true)
@@ -221,6 +235,10 @@ mod tests {
         let begun = (0..=MOVED_MAX as u128).filter(|n| announcer.note(notice(1, *n))).count();
         assert_eq!(begun, 1);
         assert!(follower.next().await.is_none());
+        // those that are left when more came than are kept
+        (0..=NEWS_MAX).for_each(|_| announcer.0.lock()[&TenantId(id(1))].lose());
+        assert!(follower.rest().is_none());
+        assert!(follower.news.as_ref().unwrap().is_empty(), "nothing is left for after a look");
         assert_eq!(announcer.next(TenantId(id(1))).unwrap().0, [id(MOVED_MAX as u128)]);
     }
 }
