@@ -73,7 +73,7 @@ pub struct RelayFault {
 }
 
 impl Relay {
-    /// Nothing passes.
+    /// Relay that lets nothing pass.
     pub const NOTHING: Relay = Relay { elicitation: false, sampling: false, roots: false, logging: false };
     /// Names of the members, in order.
     pub const NAMES: [&str; 4] = ["elicitation", "sampling", "roots", "logging"];

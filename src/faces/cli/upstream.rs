@@ -98,8 +98,8 @@ struct Add {
     /// Tighter limit, for example call_timeout_s=20; may be repeated
     #[arg(long = "limit", value_name = "NAME=VALUE")]
     limits: Vec<String>,
-    /// Whether the server may ask or tell clients something in the middle of a call: elicitation (true unless set), sampling,
-    /// roots or logging, for example sampling=true; may be repeated
+    /// Questions and messages that reach clients in the middle of a call: elicitation (true unless set), sampling, roots or
+    /// logging, for example sampling=true; may be repeated
     #[arg(long = "relay", value_name = "NAME=BOOL")]
     relay: Vec<String>,
     #[command(flatten)]
@@ -133,7 +133,7 @@ struct Update {
     /// Remove all limits of the server
     #[arg(long, conflicts_with = "limits")]
     no_limits: bool,
-    /// What the server may ask or tell clients in the middle of a call: elicitation, sampling, roots or logging, for example
+    /// Questions and messages that reach clients in the middle of a call: elicitation, sampling, roots or logging, for example
     /// sampling=true; may be repeated. What is not named gets its default again
     #[arg(long = "relay", value_name = "NAME=BOOL")]
     relay: Vec<String>,

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use axum::response::Response;
 use bytes::Bytes;
 
-use super::call::{McpCall, Render, To};
+use super::call::McpCall;
 use super::direct::{begin, cursor_within, finished, while_current};
 use super::jsonrpc::{RpcError, code_in, served};
 use super::operation::OperationSubject;
+use super::recipient::{Render, To};
 use super::result::{Answered, Splice, spliced};
 use super::text::Text;
 use super::{ClientEra, result};

@@ -10,14 +10,16 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TryRecvError;
 
 use super::asked::{question_event, withdraw_event};
-use super::call::{PROGRESS_TOKEN, To};
 use super::jsonrpc::{BROKEN, notification};
+use super::recipient::To;
 use super::result::Answered;
 use super::text::{Chunks, Text};
 use crate::domain::json;
 use crate::faces::sse;
 use crate::gateway::{Apart, CallEvent, CallOutcome, Outlive, ToClient};
 
+/// Member of `_meta` that names the progress of a request.
+pub(super) const PROGRESS_TOKEN: &str = "progressToken";
 /// Comment that keeps a silent stream open.
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 /// Step of progress that only says that a call still waits: far below what servers count in.

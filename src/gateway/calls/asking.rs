@@ -15,12 +15,12 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Calls;
+use super::line::{ClientLine, ClientQuestion, ToClient};
 use super::pipeline::{CallOutcome, CallRequest, Refused, Replaced, RoundRequest, Unanswered};
 use super::under_way::UnderWay;
 use crate::domain::consent::ConsentState;
 use crate::domain::json;
 use crate::domain::refusal::{Code, Refusal};
-use crate::domain::relay::LogLevel;
 use crate::gateway::clock;
 use crate::gateway::consent::{ConsentNews, turn_cancelled};
 use crate::gateway::log::Attempt;
@@ -39,43 +39,6 @@ const QUESTION_WAIT_MAX: Duration = Duration::from_secs(300);
 const TICK: Duration = Duration::from_secs(15);
 /// Interval at which a permission request is looked at, in case that no notice of it came.
 const CONSENT_POLL: Duration = Duration::from_secs(5);
-
-/// Line to the client of a call, on which it is told and asked something before the answer.
-#[derive(Clone, Debug)]
-pub struct ClientLine {
-    /// Queue for the messages. What need not arrive is dropped while it is full.
-    pub events: mpsc::Sender<ToClient>,
-    /// True if the client wants progress.
-    pub progress: bool,
-    /// Lowest level of the wanted log messages; `None` for none.
-    pub log: Option<LogLevel>,
-}
-
-/// Message to a client before the answer to its call.
-#[derive(Debug)]
-pub enum ToClient {
-    /// Raw `params` of a progress notification.
-    Progress(Bytes),
-    /// Raw `params` of a log message.
-    Log(Bytes),
-    /// Question, to which the client replies.
-    Ask(ClientQuestion),
-    /// The question with this raw id needs no reply any more.
-    Withdraw(String),
-    /// The call waits for somebody.
-    Waiting,
-}
-
-/// Question to a client.
-#[derive(Debug)]
-pub struct ClientQuestion {
-    /// Raw id that the reply must have.
-    pub id: String,
-    /// Method of the request.
-    pub method: String,
-    /// Raw `params`, an object.
-    pub params: Bytes,
-}
 
 /// Questions of one round.
 struct RoundQuestions {

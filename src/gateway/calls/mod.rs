@@ -3,15 +3,16 @@
 mod asking;
 mod cancel;
 mod explain;
+mod line;
 mod pipeline;
 mod read_cache;
 mod refused;
 mod response_cache;
 mod under_way;
 
-pub use self::asking::{ClientLine, ClientQuestion, ToClient};
 pub use self::cancel::CancelBy;
 pub use self::explain::{ExplainRequest, Explained};
+pub use self::line::{ClientLine, ClientQuestion, ToClient};
 pub use self::pipeline::policy::PolicyVerdict;
 pub use self::pipeline::{
     CallOutcome, CallRequest, Callee, Door, OfferRequest, Refused, Replaced, RoundRequest, ToolRequest,

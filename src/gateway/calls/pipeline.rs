@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use futures_util::future::Either;
 use tokio_util::sync::CancellationToken;
 
 use self::checks::tool::CheckedTool;
@@ -289,12 +290,10 @@ impl Calls {
         let mut to_send = checked.to_send(request, attempt, round, Arc::clone(&sending.sent));
         let relay = CallRelay::between(self, (attempt, server, pending.record.id), &mut to_send);
         let exchange = self.exchange(server, to_send);
-        let exchanged = async {
-            match relay {
-                // boxed: large and rare, it must not be part of every call's future
-                Some(relay) => Box::pin(relay.until(exchange)).await,
-                None => exchange.await,
-            }
+        let exchanged = match relay {
+            // boxed: large and rare, it must not be part of every call's future
+            Some(relay) => Either::Left(Box::pin(relay.until(exchange))),
+            None => Either::Right(exchange),
         };
         let mut stopped = pin!(stopped);
         let ended = tokio::select! {

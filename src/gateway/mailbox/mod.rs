@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use self::address::{Address, Respondent};
-use self::waiters::{Waiters, Waiting};
+use self::waiters::{ReplySlot, Waiters};
 use super::tenants::Caller;
 use super::{Ground, Lifecycle, Options, clock};
 use crate::domain::id::TenantId;
@@ -77,7 +77,7 @@ pub struct Mailbox {
 pub(in crate::gateway) struct AwaitedReply {
     /// Id of the request, a raw JSON string.
     pub(in crate::gateway) id: String,
-    waiting: Waiting,
+    waiting: ReplySlot,
 }
 
 impl AwaitedReply {

@@ -34,16 +34,16 @@ struct Waiter {
     reply: oneshot::Sender<QuestionReply>,
 }
 
-/// Place of one who waits; given back when dropped.
+/// Slot of one who waits for a reply; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct ReplySlot {
     all: Arc<Waiters>,
     pub(super) id: Uuid,
     respondent: Respondent,
     pub(super) reply: oneshot::Receiver<QuestionReply>,
 }
 
-impl Drop for Waiting {
+impl Drop for ReplySlot {
     fn drop(&mut self) {
         let mut table = self.all.0.lock();
         table.open.remove(&self.id);
@@ -55,7 +55,7 @@ impl Drop for Waiting {
 
 impl Waiters {
     /// Registers one who waits; `None` if there are too many of the key or the tenant.
-    pub(super) fn begin(self: &Arc<Self>, respondent: &Respondent) -> Option<Waiting> {
+    pub(super) fn begin(self: &Arc<Self>, respondent: &Respondent) -> Option<ReplySlot> {
         let Respondent { tenant, key, .. } = *respondent;
         let mut table = self.0.lock();
         let fits = table.by_key.of(&(tenant, key)).items < WAITERS_PER_KEY_MAX
@@ -69,7 +69,7 @@ impl Waiters {
         let (id, (sender, reply)) = (Uuid::new_v4(), oneshot::channel());
         table.open.insert(id, Waiter { respondent: respondent.clone(), reply: sender });
         drop(table);
-        Some(Waiting { all: Arc::clone(self), id, respondent: respondent.clone(), reply })
+        Some(ReplySlot { all: Arc::clone(self), id, respondent: respondent.clone(), reply })
     }
 
     /// Hands a reply over. Returns `false` if nobody waits for it any more: the first reply counts.
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn keys_and_tenants_have_their_share() {
         let waiters = Arc::new(Waiters::default());
-        let fill = |tenant, keys: u128| -> Vec<Waiting> {
+        let fill = |tenant, keys: u128| -> Vec<ReplySlot> {
             (0..keys)
                 .flat_map(|key| (0..=WAITERS_PER_KEY_MAX).map(move |_| key))
                 .filter_map(|key| waiters.begin(&respondent(tenant, key, "s")))

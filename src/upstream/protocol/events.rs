@@ -57,7 +57,7 @@ impl QuestionReply {
 pub struct Hears {
     /// Queue for the messages. Progress and log messages are dropped while it is full.
     pub events: mpsc::Sender<CallEvent>,
-    /// Whether progress is wanted.
+    /// True if progress is wanted.
     pub progress: bool,
     /// Lowest level of the wanted log messages; `None` for none.
     pub log: Option<LogLevel>,

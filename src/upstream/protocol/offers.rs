@@ -64,7 +64,7 @@ pub struct DeclaredOffers {
     pub resources: DeclaredOffer,
     /// Whether the server completes arguments of prompts and templates.
     pub completions: bool,
-    /// Whether the server sends log messages.
+    /// True if the server sends log messages.
     pub logging: bool,
 }
 

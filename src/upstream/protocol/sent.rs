@@ -54,9 +54,9 @@ impl AskedTime {
 }
 
 /// Guard of a question to a person.
-pub(in crate::upstream) struct Asking<'a>(&'a Sent);
+pub(in crate::upstream) struct OpenQuestionTime<'a>(&'a Sent);
 
-impl Drop for Asking<'_> {
+impl Drop for OpenQuestionTime<'_> {
     fn drop(&mut self) {
         self.0.asking.lock().end(Instant::now());
     }
@@ -93,9 +93,9 @@ impl Sent {
     }
 
     /// Notes that a person is being asked, until the guard is dropped.
-    pub(in crate::upstream) fn asks(&self) -> Asking<'_> {
+    pub(in crate::upstream) fn asks(&self) -> OpenQuestionTime<'_> {
         self.asking.lock().begin(Instant::now());
-        Asking(self)
+        OpenQuestionTime(self)
     }
 
     /// Returns whether a person is being asked now.

@@ -45,7 +45,7 @@ pub(super) type Outgoing = mpsc::Receiver<Bytes>;
 pub(super) struct Waiter {
     pub(super) answer: oneshot::Sender<Result<Answer, UpstreamError>>,
     pub(super) bytes_max: usize,
-    /// Whether a caller's request waits, and none of the gateway's own.
+    /// True if a caller's request waits, and none of the gateway's own.
     is_call: bool,
     /// Queue for progress; `None` if none is wanted.
     progress: Option<mpsc::Sender<CallEvent>>,
@@ -76,7 +76,7 @@ pub(super) enum ProgramSays {
 struct Strays {
     /// Ids of the calls.
     ids: HashSet<u64>,
-    /// Whether there were more than [`STRAYS_MAX`], of which the rest is not known.
+    /// True if there were more than [`STRAYS_MAX`], of which the rest is not known.
     is_over: bool,
     /// Time after which the program counts as done with all of them.
     until: Option<Instant>,
@@ -110,11 +110,11 @@ pub(super) struct PipeRequest<'a> {
     pub(super) id: u64,
     pub(super) body: Bytes,
     pub(super) bytes_max: usize,
-    /// Whether this is a caller's request, and none of the gateway's own.
+    /// True for a caller's request, and none of the gateway's own.
     pub(super) is_call: bool,
     /// Caller as the program may talk to it; `None` if nobody listens.
     pub(super) ear: Option<Ear<'a>>,
-    /// Whether the program speaks in an era in which it may ask the caller something.
+    /// True if the program speaks in an era in which it may ask the caller something.
     pub(super) may_ask: bool,
     /// Set once the program may have seen the request.
     pub(super) dispatched: &'a AtomicBool,

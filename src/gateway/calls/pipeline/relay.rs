@@ -82,7 +82,7 @@ impl<'a> CallRelay<'a> {
             };
             match said {
                 CallEvent::Question(question) => {
-                    let asking = Asking {
+                    let asking = QuestionPut {
                         calls: self.calls,
                         attempt: self.attempt,
                         server: self.server,
@@ -111,7 +111,7 @@ impl<'a> CallRelay<'a> {
 }
 
 /// Means to put one question.
-struct Asking<'a> {
+struct QuestionPut<'a> {
     calls: &'a Calls,
     attempt: &'a Attempt,
     server: &'a ServerEntry,
@@ -120,7 +120,7 @@ struct Asking<'a> {
     caller: mpsc::Sender<CallEvent>,
 }
 
-impl Asking<'_> {
+impl QuestionPut<'_> {
     /// Puts a question to the caller, and gives its server the answer. A question that cannot be recorded is refused.
     async fn put(self, question: ServerQuestion) {
         // the raw text holds memory of its tenant, also for the copy
@@ -179,7 +179,8 @@ impl QuestionStep {
                 record.response = (kind == QuestionKind::Elicitation).then(|| action(raw)).flatten();
             }
             QuestionReply::Refused { code, message } => {
-                record.status = Status::Error;
+                // no fault of the gateway's, and none of the server's
+                record.status = Status::Cancelled;
                 record.error_code = Some(code.to_string());
                 record.error_message = Some(redact::preview(message, MESSAGE_BYTES_MAX).text);
             }

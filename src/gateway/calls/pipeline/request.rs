@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::door::Door;
 use crate::domain::rounds::Capabilities;
-use crate::gateway::calls::asking::ClientLine;
+use crate::gateway::calls::line::ClientLine;
 use crate::upstream::Hears;
 
 /// A request to a server as received: raw JSON values, not checked yet.
