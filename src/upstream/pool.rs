@@ -12,7 +12,7 @@ use super::admission::egress::Egress;
 use super::admission::shares::{INLINE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryVitals};
 use super::connection::Connection;
 use super::http::connect::Dialer;
-use super::http::rmcp::{WatchEnd, Watcher};
+use super::http::rmcp::{ResourceWatcher, WatchEnd, Watcher};
 use super::kinds;
 use super::protocol::offers::Announced;
 use super::stdio::{Children, Journal, StdioRules};
@@ -143,6 +143,20 @@ impl Pool {
     /// stream could not be opened.
     pub async fn watch(&self, target: &Target, wanted: &[Announced]) -> Result<Watcher, WatchEnd> {
         kinds::watch(&self.dialer, target, wanted).await
+    }
+
+    /// Opens a stream, over connections of its own, on which a server announces updates of these resources, of which the
+    /// first [`WATCHED_MAX`](super::WATCHED_MAX) count.
+    ///
+    /// # Errors
+    /// [`WatchEnd::Unsupported`] if the server is a program or announces no such updates; [`WatchEnd::Lost`] if the stream
+    /// could not be opened.
+    pub async fn watch_resources(
+        &self,
+        target: &Target,
+        uris: &[String],
+    ) -> Result<ResourceWatcher, WatchEnd> {
+        kinds::watch_resources(&self.dialer, target, uris).await
     }
 
     /// Drops all connections of a tenant, with its breakers; calls in flight still end.

@@ -9,6 +9,7 @@ mod limits;
 mod lists;
 mod measures;
 mod passing;
+mod updates;
 mod watch;
 mod way;
 mod wire;
