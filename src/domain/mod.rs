@@ -36,6 +36,7 @@ pub mod quota;
 pub mod reason;
 pub mod redact;
 pub mod refusal;
+pub mod relay;
 pub mod risk;
 pub mod rounds;
 pub mod schema;

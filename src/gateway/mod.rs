@@ -1,8 +1,8 @@
 //! Floor 2: the use cases. The only floor that knows both store and upstream; it returns values, never HTTP or JSON-RPC.
 //!
 //! Each folder is a wing with one owner. A wing uses those after it in this list and never one before it: `upkeep`,
-//! `servers`, `calls`, `search`, `consent`, `log`, `tenants`, `catalog`. The files beside the folders are shared by all wings and know
-//! none of them.
+//! `servers`, `calls`, `search`, `consent`, `log`, `sessions`, `tenants`, `catalog`. The files beside the folders are shared by
+//! all wings and know none of them.
 
 mod calls;
 mod catalog;
@@ -18,6 +18,7 @@ mod outlive;
 mod rounds;
 mod search;
 mod servers;
+mod sessions;
 mod tenants;
 mod trace;
 mod upkeep;
@@ -28,7 +29,8 @@ pub use crate::upstream::{
 };
 pub use calls::{
     CallOutcome, CallRequest, Callee, Calls, CancelBy, Door, ExplainRequest, Explained, OfferRequest,
-    PolicyVerdict, ReadRequest, ReadResult, Refused, Replaced, RoundRequest, TextPage, ToolRequest, Wanted,
+    PolicyVerdict, ReadRequest, ReadResult, Refused, Replaced, RoundRequest, SubscribeFault, TextPage,
+    ToolRequest, Wanted,
 };
 pub use catalog::{
     Catalog, DirectPage, DirectView, ListKey, ListPlan, Offer, OffersPage, OffersView, ServerEntry,
@@ -50,6 +52,7 @@ pub use servers::{
     LOG_LIMIT_MAX, LogPage, MasterKeysError, OfferName, OverrideRequest, OverrideView, Reconnect,
     ServerChange, ServerRequest, ServerView, Servers, ToolView,
 };
+pub use sessions::{ClientSessions, ResourceNews, UpdatesDue};
 pub use tenants::{
     Access, AskingKeys, AuthError, Caller, CallerPolicies, CompiledPolicy, Heard, KeyCreated, KeyRequest,
     Listening, MEMORY_RETRY_AFTER_S, PolicyView, Prints, QuotaView, SUSPENDED, Tenants, Topic, overloaded,
@@ -78,6 +81,8 @@ pub struct Gateway {
     pub search: Arc<Search>,
     /// Permission requests.
     pub consent: Arc<Consent>,
+    /// Wishes of handshake sessions, and watches of resources.
+    pub sessions: Arc<ClientSessions>,
     /// Calls of tools, prompts and resources.
     pub calls: Arc<Calls>,
     /// Upstream servers, and decisions about them.
@@ -107,11 +112,13 @@ impl Gateway {
         let log = Arc::new(Log::new(&ground, &tenants));
         let search = Arc::new(Search::new(&ground, &tenants, &log, tls)?);
         let consent = Arc::new(Consent::new(&ground, &tenants));
+        let sessions = Arc::new(ClientSessions::new(&ground));
         let calls = Arc::new(Calls::new(&ground, &tenants, &log, &consent));
         let servers = Arc::new(Servers::new(&ground, egress, &tenants, &log, (journal, lines)));
-        let upkeep = Arc::new(Upkeep::new(&ground, &tenants, &log, &search, (&consent, &calls), &servers));
+        let upkeep =
+            Arc::new(Upkeep::new(&ground, &tenants, &log, &search, (&consent, &calls, &sessions), &servers));
         let Ground { options, life, .. } = ground;
-        Ok(Gateway { options, life, tenants, log, search, consent, calls, servers, upkeep })
+        Ok(Gateway { options, life, tenants, log, search, consent, sessions, calls, servers, upkeep })
     }
 }
 

@@ -11,6 +11,7 @@ mod activity_summary;
 mod activity_tail;
 mod activity_write;
 mod api_keys;
+mod client_sessions;
 mod connect;
 mod consent;
 mod error;
@@ -54,6 +55,7 @@ pub use activity_summary::{ActivityCount, ActivitySummary, CallSummary, Decision
 pub use activity_tail::{Commit, Tail};
 pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
+pub use client_sessions::{SESSION_URIS_MAX, SessionOf, SessionWishes};
 pub use consent::{
     AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentFilter, ConsentGrant, ConsentRow,
     ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, NewConsent, NewDecision, NewGrant,
@@ -77,7 +79,7 @@ pub use replicas::{Beat, HEARTBEAT_TTL_S, ReplicaLease};
 pub use response_cache::{CacheQuota, CachedText, NewCachedTexts};
 pub use revisions::{
     CancelNotice, Change, ConsentNotice, Listener, MISLED_KEYS_MAX, Misled, MisledKey, Notice, RevisionKind,
-    TurnNotice,
+    SessionNotice, TurnNotice,
 };
 pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret};
 pub use server_logs::{NewLogLine, StoredLogLine};

@@ -17,7 +17,8 @@ const AGAIN_DAYS: i32 = 2;
 
 /// Tables of tenants, each before those that it refers to. The log is missing, because retention empties it.
 /// `revisions` are missing too: they notify every replica of the deletion, and so are purged last.
-pub const PURGED_TABLES: [&str; 17] = [
+pub const PURGED_TABLES: [&str; 18] = [
+    "client_sessions",
     "consent_fences",
     "consent_grants",
     "consent_requests",

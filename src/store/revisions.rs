@@ -21,6 +21,7 @@ const CANCEL_CHANNEL: &str = "mcpproxy_cancel";
 const MISLED_CHANNEL: &str = "mcpproxy_misled";
 const CONSENT_CHANNEL: &str = "mcpproxy_consent";
 const TURN_CHANNEL: &str = "mcpproxy_turn";
+const SESSION_CHANNEL: &str = "mcpproxy_session";
 /// Most keys in one notice, whose payload has at most 8000 bytes.
 pub const MISLED_KEYS_MAX: usize = 100;
 /// Silence after which a listener checks its connection.
@@ -108,6 +109,15 @@ pub struct TurnNotice {
     pub began_at: DateTime<Utc>,
 }
 
+/// Notice that the wishes of a handshake session have changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionNotice {
+    /// Tenant of the session.
+    pub tenant: TenantId,
+    /// Id of the session.
+    pub session: String,
+}
+
 /// Notice that a replica receives from the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -121,6 +131,8 @@ pub enum Notice {
     Consent(ConsentNotice),
     /// A person has ended a turn.
     Turn(TurnNotice),
+    /// A session has other wishes.
+    Session(SessionNotice),
 }
 
 /// Takes the next revision; must be first in a transaction that changes something. The row lock serializes writers of
@@ -214,6 +226,13 @@ pub(super) async fn tell_turn(tx: &mut Unit, notice: &TurnNotice) -> Result<(), 
     Ok(())
 }
 
+/// Notifies every replica that a session has other wishes, once the transaction is committed.
+pub(super) async fn tell_session(tx: &mut Unit, notice: &SessionNotice) -> Result<(), StoreError> {
+    let payload = serde_json::json!(notice).to_string();
+    sqlx::query("select pg_notify($1, $2)").bind(SESSION_CHANNEL).bind(payload).execute(&mut **tx).await?;
+    Ok(())
+}
+
 /// Returns a revision within a snapshot.
 pub(super) async fn current(tx: &mut Unit, tenant: TenantId, kind: RevisionKind) -> Result<i64, StoreError> {
     let rev = sqlx::query_scalar("select rev from revisions where tenant_id = $1 and kind = $2")
@@ -297,7 +316,8 @@ impl Store {
         let mut listener = PgListener::connect_with(&pool).await?;
         // the caller reconnects: it must then compare revisions, or notices are lost unseen
         listener.eager_reconnect(false);
-        let channels = [CHANNEL, CANCEL_CHANNEL, MISLED_CHANNEL, CONSENT_CHANNEL, TURN_CHANNEL];
+        let channels =
+            [CHANNEL, CANCEL_CHANNEL, MISLED_CHANNEL, CONSENT_CHANNEL, TURN_CHANNEL, SESSION_CHANNEL];
         timeout(LISTEN_ANSWER_MAX, listener.listen_all(channels))
             .await
             .map_err(|_| sqlx::Error::PoolTimedOut)??;
@@ -343,6 +363,7 @@ impl Listener {
                         MISLED_CHANNEL => serde_json::from_str(payload).map(Notice::Misled),
                         CONSENT_CHANNEL => serde_json::from_str(payload).map(Notice::Consent),
                         TURN_CHANNEL => serde_json::from_str(payload).map(Notice::Turn),
+                        SESSION_CHANNEL => serde_json::from_str(payload).map(Notice::Session),
                         _ => serde_json::from_str(payload).map(Notice::Change),
                     };
                     // a notice of a newer release concerns data that this binary does not hold

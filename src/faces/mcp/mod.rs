@@ -22,6 +22,7 @@ mod result;
 mod session;
 mod text;
 mod tools;
+mod wishes;
 
 pub use front::{handle, handle_direct};
 pub use session::Sessions;

@@ -12,8 +12,8 @@ pub use self::cancel::CancelBy;
 pub use self::explain::{ExplainRequest, Explained};
 pub use self::pipeline::policy::PolicyVerdict;
 pub use self::pipeline::{
-    CallOutcome, CallRequest, Callee, Door, OfferRequest, Refused, Replaced, RoundRequest, ToolRequest,
-    Wanted,
+    CallOutcome, CallRequest, Callee, Door, OfferRequest, Refused, Replaced, RoundRequest, SubscribeFault,
+    ToolRequest, Wanted,
 };
 pub use self::read_cache::{ReadRequest, ReadResult, TextPage};
 

@@ -13,6 +13,7 @@ mod record;
 mod request;
 mod round;
 mod sending;
+mod subscribe;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub use self::door::Door;
 pub(super) use self::facts::Facts;
 pub use self::outcome::{CallOutcome, Refused, Replaced};
 pub use self::request::{CallRequest, Callee, OfferRequest, RoundRequest, ToolRequest, Wanted};
+pub use self::subscribe::SubscribeFault;
 
 /// The result of a completion that a server does not offer.
 const NO_COMPLETION: &[u8] = br#"{"completion":{"values":[]}}"#;
