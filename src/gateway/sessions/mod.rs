@@ -124,6 +124,10 @@ impl ClientSessions {
     /// # Errors
     /// A refusal if the database cannot store it now.
     pub async fn unsubscribe(&self, caller: &Caller, session: &str, uri: &str) -> Result<(), Refusal> {
+        // nothing of the kind can be subscribed to, and no text of the database can hold it
+        if uri.len() > URI_BYTES_MAX || uri.contains('\0') {
+            return Ok(());
+        }
         let stored = self.store.unsubscribe_session(session_of(caller, session), uri).await;
         stored.map_err(|error| unstored(caller, &error))
     }

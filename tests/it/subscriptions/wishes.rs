@@ -38,6 +38,14 @@ async fn a_session_keeps_them_until_it_ends() {
     }
     assert_eq!(rows(&mut connection).await.len(), 1);
 
+    for none in ["doc://none", "doc://a\0", &"x".repeat(5000)] {
+        assert_eq!(ask(&own, "resources/unsubscribe", none).await["result"], json!({}), "{none}");
+    }
+    for nowhere in ["doc://a\0", &format!("doc://{}", "x".repeat(5000))] {
+        let error = ask(&own, "resources/subscribe", nowhere).await["error"]["code"].clone();
+        assert_eq!(error, -32002, "{nowhere}");
+    }
+
     // a session of `/mcp` has a level, and no resources
     let search = Mcp::session(&own.api).await;
     assert_eq!(set_level(&search, "error".into()).await["result"], json!({}));
