@@ -42,7 +42,9 @@ fn needed(limits: &LimitSettings) -> u64 {
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let pools = [limits.database_pool_commit, limits.database_pool_control, limits.database_pool_report];
     let connections = count(limits.connections_max).saturating_mul(2);
-    let of_servers = count(limits.upstream_streams_max).saturating_add(count(limits.relist_concurrency));
+    // announcements of lists, and updates of resources
+    let streams = count(limits.upstream_streams_max).saturating_mul(2);
+    let of_servers = streams.saturating_add(count(limits.relist_concurrency));
     let programs = count(limits.stdio_running_max).saturating_mul(FILES_PER_PROGRAM);
     [connections, of_servers, programs, count(admin::CONNECTIONS_MAX), OTHER_FILES]
         .into_iter()

@@ -126,7 +126,8 @@ impl<K: Clone + Eq + Hash + Owned, V> Kept<K, V> {
         oldest.and_then(|key| self.remove(&key))
     }
 
-    fn remove(&mut self, key: &K) -> Option<V> {
+    /// Removes an entry.
+    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
         let entry = self.entries.remove(key)?;
         self.bytes -= entry.bytes;
         self.by_use.remove(&entry.used);

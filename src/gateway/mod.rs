@@ -1,7 +1,7 @@
 //! Floor 2: the use cases. The only floor that knows both store and upstream; it returns values, never HTTP or JSON-RPC.
 //!
 //! Each folder is a wing with one owner. A wing uses those after it in this list and never one before it: `upkeep`,
-//! `servers`, `calls`, `search`, `consent`, `log`, `mailbox`, `tenants`, `catalog`. The files beside the folders are shared by all wings and know
+//! `servers`, `calls`, `search`, `consent`, `log`, `mailbox`, `sessions`, `tenants`, `catalog`. The files beside the folders are shared by all wings and know
 //! none of them.
 
 mod calls;
@@ -19,6 +19,7 @@ mod outlive;
 mod rounds;
 mod search;
 mod servers;
+mod sessions;
 mod tenants;
 mod trace;
 mod upkeep;
@@ -31,7 +32,7 @@ pub use crate::upstream::{
 pub use calls::{
     CallOutcome, CallRequest, Callee, Calls, CancelBy, ClientLine, ClientQuestion, Door, ExplainRequest,
     Explained, OfferRequest, PolicyVerdict, ReadRequest, ReadResult, Refused, Replaced, RoundRequest,
-    TextPage, ToClient, ToolRequest, Unanswered, Wanted,
+    SubscribeFault, TextPage, ToClient, ToolRequest, Unanswered, Wanted,
 };
 pub use catalog::{
     Catalog, DirectPage, DirectView, ListKey, ListPlan, Offer, OffersPage, OffersView, ServerEntry,
@@ -57,6 +58,7 @@ pub use servers::{
     LOG_LIMIT_MAX, LogPage, MasterKeysError, OfferName, OverrideRequest, OverrideView, Reconnect,
     ServerChange, ServerRequest, ServerView, Servers, ToolView,
 };
+pub use sessions::{ClientSessions, ResourceNews, UpdatesDue};
 pub use tenants::{
     Access, AskingKeys, AuthError, Caller, CallerPolicies, CompiledPolicy, Heard, KeyCreated, KeyRequest,
     Listening, MEMORY_RETRY_AFTER_S, NamedKeys, PolicyView, Prints, QuotaView, SUSPENDED, Tenants, Topic,
@@ -88,6 +90,8 @@ pub struct Gateway {
     pub consent: Arc<Consent>,
     /// Replies of clients to requests of the gateway.
     pub mailbox: Arc<Mailbox>,
+    /// Wishes of handshake sessions, and watches of resources.
+    pub sessions: Arc<ClientSessions>,
     /// Calls of tools, prompts and resources.
     pub calls: Arc<Calls>,
     /// Upstream servers, and decisions about them.
@@ -118,12 +122,32 @@ impl Gateway {
         let search = Arc::new(Search::new(&ground, &tenants, &log, tls)?);
         let consent = Arc::new(Consent::new(&ground, &tenants));
         let mailbox = Arc::new(Mailbox::new(&ground));
+        let sessions = Arc::new(ClientSessions::new(&ground));
         let calls = Arc::new(Calls::new(&ground, &tenants, &log, (&consent, &mailbox)));
         let servers = Arc::new(Servers::new(&ground, egress, &tenants, &log, (journal, lines)));
-        let upkeep =
-            Arc::new(Upkeep::new(&ground, &tenants, &log, &search, (&consent, &calls, &mailbox), &servers));
+        let upkeep = Arc::new(Upkeep::new(
+            &ground,
+            &tenants,
+            &log,
+            &search,
+            (&consent, &calls),
+            (&mailbox, &sessions),
+            &servers,
+        ));
         let Ground { options, life, .. } = ground;
-        Ok(Gateway { options, life, tenants, log, search, consent, mailbox, calls, servers, upkeep })
+        Ok(Gateway {
+            options,
+            life,
+            tenants,
+            log,
+            search,
+            consent,
+            mailbox,
+            sessions,
+            calls,
+            servers,
+            upkeep,
+        })
     }
 }
 

@@ -12,6 +12,7 @@ mod activity_tail;
 mod activity_write;
 mod api_keys;
 mod client_replies;
+mod client_sessions;
 mod connect;
 mod consent;
 mod error;
@@ -56,6 +57,7 @@ pub use activity_tail::{Commit, Tail};
 pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
 pub use client_replies::NewReply;
+pub use client_sessions::{SESSION_URIS_MAX, SessionOf, SessionWishes};
 pub use consent::{
     AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentFilter, ConsentGrant, ConsentRow,
     ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, HeldFence, NewConsent, NewDecision, NewGrant,
@@ -80,7 +82,7 @@ pub use replicas::{Beat, HEARTBEAT_TTL_S, ReplicaLease};
 pub use response_cache::{CacheQuota, CachedText, NewCachedTexts};
 pub use revisions::{
     CancelNotice, Change, ConsentNotice, Listener, MISLED_KEYS_MAX, Misled, MisledKey, Notice, ReplyNews,
-    ReplyNotice, RevisionKind, TurnNotice,
+    ReplyNotice, RevisionKind, SessionNotice, TurnNotice,
 };
 pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret};
 pub use server_logs::{NewLogLine, StoredLogLine};

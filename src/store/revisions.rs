@@ -22,6 +22,7 @@ const MISLED_CHANNEL: &str = "mcpproxy_misled";
 const CONSENT_CHANNEL: &str = "mcpproxy_consent";
 const TURN_CHANNEL: &str = "mcpproxy_turn";
 const REPLY_CHANNEL: &str = "mcpproxy_reply";
+const SESSION_CHANNEL: &str = "mcpproxy_session";
 /// Most keys in one notice, whose payload has at most 8000 bytes.
 pub const MISLED_KEYS_MAX: usize = 100;
 /// Silence after which a listener checks its connection.
@@ -143,6 +144,15 @@ impl ReplyNotice {
     }
 }
 
+/// Notice that the wishes of a handshake session have changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionNotice {
+    /// Tenant of the session.
+    pub tenant: TenantId,
+    /// Id of the session.
+    pub session: String,
+}
+
 /// Notice that a replica receives from the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -158,6 +168,8 @@ pub enum Notice {
     Turn(TurnNotice),
     /// A client has replied, or ended its session.
     Reply(ReplyNotice),
+    /// A session has other wishes.
+    Session(SessionNotice),
 }
 
 /// Takes the next revision; must be first in a transaction that changes something. The row lock serializes writers of
@@ -258,6 +270,13 @@ pub(super) async fn tell_reply(tx: &mut Unit, notice: &ReplyNotice) -> Result<()
     Ok(())
 }
 
+/// Notifies every replica that a session has other wishes, once the transaction is committed.
+pub(super) async fn tell_session(tx: &mut Unit, notice: &SessionNotice) -> Result<(), StoreError> {
+    let payload = serde_json::json!(notice).to_string();
+    sqlx::query("select pg_notify($1, $2)").bind(SESSION_CHANNEL).bind(payload).execute(&mut **tx).await?;
+    Ok(())
+}
+
 /// Returns a revision within a snapshot.
 pub(super) async fn current(tx: &mut Unit, tenant: TenantId, kind: RevisionKind) -> Result<i64, StoreError> {
     let rev = sqlx::query_scalar("select rev from revisions where tenant_id = $1 and kind = $2")
@@ -341,8 +360,15 @@ impl Store {
         let mut listener = PgListener::connect_with(&pool).await?;
         // the caller reconnects: it must then compare revisions, or notices are lost unseen
         listener.eager_reconnect(false);
-        let channels =
-            [CHANNEL, CANCEL_CHANNEL, MISLED_CHANNEL, CONSENT_CHANNEL, TURN_CHANNEL, REPLY_CHANNEL];
+        let channels = [
+            CHANNEL,
+            CANCEL_CHANNEL,
+            MISLED_CHANNEL,
+            CONSENT_CHANNEL,
+            TURN_CHANNEL,
+            REPLY_CHANNEL,
+            SESSION_CHANNEL,
+        ];
         timeout(LISTEN_ANSWER_MAX, listener.listen_all(channels))
             .await
             .map_err(|_| sqlx::Error::PoolTimedOut)??;
@@ -389,6 +415,7 @@ impl Listener {
                         CONSENT_CHANNEL => serde_json::from_str(payload).map(Notice::Consent),
                         TURN_CHANNEL => serde_json::from_str(payload).map(Notice::Turn),
                         REPLY_CHANNEL => serde_json::from_str(payload).map(Notice::Reply),
+                        SESSION_CHANNEL => serde_json::from_str(payload).map(Notice::Session),
                         _ => serde_json::from_str(payload).map(Notice::Change),
                     };
                     // a notice of a newer release concerns data that this binary does not hold

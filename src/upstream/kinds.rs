@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::error::{FailureKind, UpstreamError};
 use super::http::connect::Dialer;
 use super::http::link::HttpLink;
-use super::http::rmcp::{WatchEnd, Watcher};
+use super::http::rmcp::{ResourceWatcher, WatchEnd, Watcher};
 use super::protocol::exchange::UpstreamExchange;
 use super::protocol::offers::Announced;
 use super::stdio::{Children, Keeper};
@@ -44,6 +44,21 @@ pub(super) async fn watch(
     match &target.upstream {
         Upstream::Http(server) => Watcher::open(dialer, server, target, wanted).await,
         Upstream::Program(_) => Err(WatchEnd::Unsupported("it is a program, which is listed while it runs")),
+        Upstream::Unknown => Err(WatchEnd::Lost(unknown())),
+    }
+}
+
+/// Opens a stream, over connections of its own, on which a server announces updates of these resources.
+pub(super) async fn watch_resources(
+    dialer: &Dialer,
+    target: &Target,
+    uris: &[String],
+) -> Result<ResourceWatcher, WatchEnd> {
+    match &target.upstream {
+        Upstream::Http(server) => ResourceWatcher::open(dialer, server, target, uris).await,
+        Upstream::Program(_) => {
+            Err(WatchEnd::Unsupported("it is a program, whose resources are not watched"))
+        }
         Upstream::Unknown => Err(WatchEnd::Lost(unknown())),
     }
 }

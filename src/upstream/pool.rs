@@ -13,7 +13,7 @@ use super::admission::shares::{INLINE_BYTES_MAX, MemoryHold, MemoryLimits, Memor
 use super::connection::Connection;
 use super::error::UpstreamError;
 use super::http::connect::Dialer;
-use super::http::rmcp::{WatchEnd, Watcher};
+use super::http::rmcp::{ResourceWatcher, WatchEnd, Watcher};
 use super::http::webhook::{self, WebhookError, WebhookPost};
 use super::kinds;
 use super::protocol::offers::Announced;
@@ -161,6 +161,20 @@ impl Pool {
     /// [`WebhookError`], unless the receiver answered with a 2xx status.
     pub async fn post_event(&self, post: WebhookPost<'_>) -> Result<(), WebhookError> {
         webhook::deliver(&self.dialer, post).await
+    }
+
+    /// Opens a stream, over connections of its own, on which a server announces updates of these resources, of which the
+    /// first [`WATCHED_MAX`](super::WATCHED_MAX) count.
+    ///
+    /// # Errors
+    /// [`WatchEnd::Unsupported`] if the server is a program or announces no such updates; [`WatchEnd::Lost`] if the stream
+    /// could not be opened.
+    pub async fn watch_resources(
+        &self,
+        target: &Target,
+        uris: &[String],
+    ) -> Result<ResourceWatcher, WatchEnd> {
+        kinds::watch_resources(&self.dialer, target, uris).await
     }
 
     /// Drops all connections of a tenant, with its breakers; calls in flight still end.

@@ -84,6 +84,8 @@ mod strangers;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]
+mod subscriptions;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod tenants;

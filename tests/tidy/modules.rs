@@ -12,8 +12,8 @@ use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
 use super::{complain, production_files};
 
 /// Wings of the gateway floor: each uses those behind it in this list, never one before.
-const WINGS: [&str; 9] =
-    ["upkeep", "servers", "calls", "search", "consent", "log", "mailbox", "tenants", "catalog"];
+const WINGS: [&str; 10] =
+    ["upkeep", "servers", "calls", "search", "consent", "log", "mailbox", "sessions", "tenants", "catalog"];
 
 /// Rooms of `upstream`: each uses those behind it in this list, never one before.
 const ROOMS: [&str; 8] = ["pool", "connection", "kinds", "stdio", "http", "target", "protocol", "admission"];

@@ -19,7 +19,9 @@ use super::media::{self, reads_streams};
 use super::operation::{Operation, OperationQuestion};
 use super::session::Session;
 use super::text::Text;
-use super::{ClientEra, Endpoint, HANDSHAKE, MODERN, direct, listen, methods, modern, offers, result};
+use super::{
+    ClientEra, Endpoint, HANDSHAKE, MODERN, direct, listen, methods, modern, offers, result, wishes,
+};
 use crate::domain::end::End;
 use crate::domain::json::{self, Member};
 use crate::domain::measure::{Between, Transport, known_version};
@@ -73,7 +75,7 @@ async fn enter(entry: McpEntry<'_>, request_id: &RequestId, request: Request) ->
     match *request.method() {
         Method::POST => post(entry, request).await,
         Method::GET => get(entry, request.headers()).await,
-        Method::DELETE => delete(entry, request.headers()),
+        Method::DELETE => delete(entry, request.headers()).await,
         _ => {
             let mut response = json_response(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -278,6 +280,10 @@ impl Incoming<'_> {
         spoken(self.operation, session.as_ref(), self.headers);
         match self.method {
             "ping" => Ok(self.result("{}")),
+            method if wishes::is_wish(self.entry.endpoint, method) => {
+                wishes::store(self.entry, session.as_ref(), method, self.members).await?;
+                Ok(self.result("{}"))
+            }
             _ => {
                 let client = session.as_ref().map(Session::client).unwrap_or_default();
                 self.common(ClientEra::Handshake, client, session).await
@@ -393,8 +399,8 @@ impl Incoming<'_> {
 
     async fn listen(&self) -> Result<Response, RpcError> {
         let notifications = self.members.iter().find(|member| member.name == "notifications");
-        let wants = listen::wants(notifications.map(|member| member.value))?;
-        let opened = listen::open(self.entry.listener(), Opening::Listen { id: self.id, wants }).await;
+        let (wants, uris) = listen::wants(notifications.map(|member| member.value))?;
+        let opened = listen::open(self.entry.listener(), Opening::Listen { id: self.id, wants, uris }).await;
         opened.map_err(too_many_streams)
     }
 }
@@ -439,6 +445,7 @@ async fn get(entry: McpEntry<'_>, headers: &HeaderMap) -> Response {
     };
     let version = session.as_ref().map(|session| session.version.as_str());
     let opening = Opening::Get {
+        session: session.as_ref().map(|session| session.id.as_str()),
         version: version.or_else(|| text("mcp-protocol-version")),
         last_event_id: text("last-event-id"),
     };
@@ -446,13 +453,15 @@ async fn get(entry: McpEntry<'_>, headers: &HeaderMap) -> Response {
     opened.unwrap_or_else(|too_many| too_many_streams(too_many).response(None))
 }
 
-/// Handles DELETE. Sessions are not stored: their duration is recorded, and nobody waits for their client any more.
-fn delete(entry: McpEntry<'_>, headers: &HeaderMap) -> Response {
+/// Handles DELETE. Of a session only its wishes are stored, which go; its duration is recorded, and nobody waits for its
+/// client any more.
+async fn delete(entry: McpEntry<'_>, headers: &HeaderMap) -> Response {
     match session(entry, headers) {
         Ok(session) => {
             if let Some(session) = session {
                 entry.faces.gateway.mailbox.end_session(entry.caller, &session.id);
                 note_end(entry.faces, &session);
+                entry.faces.gateway.sessions.end(entry.caller, &session.id).await;
             }
             let mut response = Response::default();
             *response.status_mut() = StatusCode::NO_CONTENT;

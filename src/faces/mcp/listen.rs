@@ -1,9 +1,12 @@
 //! Streams that a client holds open: a handshake GET, or a modern `subscriptions/listen`.
 //!
-//! On `/mcp/direct` they carry notifications of changed lists; `/mcp` has none. Keep-alives are sent in between. A stream
-//! ends when its key does, when the gateway stops, or when the client goes.
+//! On `/mcp/direct` they carry notifications of changed lists, and of updates of resources that the client subscribed to;
+//! `/mcp` has none. Keep-alives are sent in between. A stream ends when its key does, when the gateway stops, or when the
+//! client goes.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -15,12 +18,14 @@ use tokio::time::{Instant, sleep_until};
 use super::Endpoint;
 use super::jsonrpc::{RpcError, message, notification};
 use super::notify::{Due, SeenNotices, Told, Topics, events};
-use crate::domain::json;
+use crate::domain::json::{self, escape_into};
 use crate::domain::settings::ToolNames;
 use crate::faces::Faces;
 use crate::faces::sse::{OpenStream, StreamKind, TooManyStreams, event, event_stream};
-use crate::gateway::{Caller, Heard, Listening, Topic};
+use crate::gateway::{Caller, Heard, Listening, ResourceNews, Topic, UpdatesDue};
 
+/// Member of `subscriptions/listen` that names resources.
+const SUBSCRIPTIONS: &str = "resourceSubscriptions";
 /// First handshake revision whose clients expect an initial event with nothing but an id.
 const PRIMED_SINCE: &str = "2025-11-25";
 
@@ -38,6 +43,8 @@ pub(super) struct ListenStream<'a> {
 pub(super) enum Opening<'a> {
     /// Handshake GET.
     Get {
+        /// Id of the session, whose subscriptions count; `None` without a session.
+        session: Option<&'a str>,
         /// Revision that the client speaks, if it says so.
         version: Option<&'a str>,
         /// Id of the last event that the client received.
@@ -49,18 +56,26 @@ pub(super) enum Opening<'a> {
         id: &'a str,
         /// Kinds of lists that the client wants notifications of.
         wants: Topics,
+        /// Resources whose updates the client wants notifications of.
+        uris: Vec<String>,
     },
 }
 
-/// Returns the kinds of lists that a raw `notifications` member of `subscriptions/listen` asks for.
+/// Returns the kinds of lists, and the URIs of resources, that a raw `notifications` member of `subscriptions/listen` asks
+/// for.
 ///
 /// # Errors
 /// The member is missing, or no object.
-pub(super) fn wants(notifications: Option<&str>) -> Result<Topics, RpcError> {
+pub(super) fn wants(notifications: Option<&str>) -> Result<(Topics, Vec<String>), RpcError> {
     let invalid = || RpcError::invalid_params("Invalid params: notifications must be an object");
     let members = json::top_level_members(notifications.ok_or_else(invalid)?).map_err(|_| invalid())?;
     let asked = members.iter().filter(|member| member.value == "true");
-    Ok(asked.fold(Topics::default(), |topics, member| topics.or(Topics::of_member(&member.name))))
+    let topics = asked.fold(Topics::default(), |topics, member| topics.or(Topics::of_member(&member.name)));
+    let named = members.iter().find(|member| member.name == SUBSCRIPTIONS);
+    let uris = named.and_then(|member| serde_json::from_str::<Vec<String>>(member.value).ok());
+    let (mut seen, mut uris) = (HashSet::new(), uris.unwrap_or_default());
+    uris.retain(|uri| seen.insert(uri.clone()));
+    Ok((topics, uris))
 }
 
 /// Opens a stream.
@@ -82,7 +97,7 @@ pub(super) async fn open(
     let seen = seen(&listening, names);
     let opened = Instant::now();
     let state = match opening {
-        Opening::Get { version, last_event_id } => {
+        Opening::Get { session, version, last_event_id } => {
             let told = seen.map(|seen| Told::new(seen, Topics::ALL, opened));
             let told = told.map(|told| match last_event_id {
                 Some(id) => told.with_id(id),
@@ -95,17 +110,37 @@ pub(super) async fn open(
                 Some(seen) => format!("id: {}\ndata:\n\n", seen.id()).into(),
                 None => Bytes::from_static(b": open\n\n"),
             };
-            State { place, listening, endpoint, names, told, way: Way::Get, next: Next::First(first) }
+            let sessions = &faces.gateway.sessions;
+            let updates = session.filter(|_| endpoint == Endpoint::Direct);
+            let updates = updates.map(|session| sessions.follow(caller, session));
+            State {
+                place,
+                listening,
+                endpoint,
+                names,
+                told,
+                updates,
+                way: Way::Get,
+                next: Next::First(first),
+            }
         }
-        Opening::Listen { id, wants } => {
+        Opening::Listen { id, wants, uris } => {
             let wants = if seen.is_some() { wants } else { Topics::default() };
-            let honoured: Vec<String> = wants.members().map(|name| format!("\"{name}\":true")).collect();
+            let mut honoured: Vec<String> = wants.members().map(|name| format!("\"{name}\":true")).collect();
+            let uris = match endpoint {
+                Endpoint::Search => Vec::new(),
+                Endpoint::Direct => faces.gateway.calls.watchable(caller, uris).await,
+            };
+            if !uris.is_empty() {
+                honoured.push(format!("\"{SUBSCRIPTIONS}\":{}", serde_json::json!(uris)));
+            }
             let meta = subscription(id);
             let params = format!(r#"{{"notifications":{{{}}},"_meta":{meta}}}"#, honoured.join(","));
             let first = event(&notification("notifications/subscriptions/acknowledged", &params));
             let told = seen.map(|seen| since_listed(Told::new(seen, wants, opened), &listening));
             let way = Way::Listen { id: id.to_owned() };
-            State { place, listening, endpoint, names, told, way, next: Next::First(first) }
+            let updates = (!uris.is_empty()).then(|| faces.gateway.sessions.follow_uris(uris));
+            State { place, listening, endpoint, names, told, updates, way, next: Next::First(first) }
         }
     };
     Ok(event_stream(Body::from_stream(stream::unfold(state, step))))
@@ -136,6 +171,23 @@ enum Way {
     Listen { id: String },
 }
 
+impl Way {
+    /// Returns the events about updates of resources.
+    fn updated(&self, uris: &[String]) -> Bytes {
+        let mut out = Vec::new();
+        for uri in uris {
+            let mut params = String::from(r#"{"uri":"#);
+            escape_into(&mut params, uri);
+            if let Way::Listen { id } = self {
+                params.push_str(&format!(r#","_meta":{}"#, subscription(id)));
+            }
+            params.push('}');
+            out.extend_from_slice(&event(&notification("notifications/resources/updated", &params)));
+        }
+        out.into()
+    }
+}
+
 enum Next {
     First(Bytes),
     Wait,
@@ -149,6 +201,8 @@ struct State {
     names: Option<ToolNames>,
     /// State of the notifications; `None` for streams without any.
     told: Option<Told>,
+    /// Updates of resources; `None` for streams that are about none.
+    updates: Option<ResourceNews>,
     way: Way,
     next: Next,
 }
@@ -187,6 +241,18 @@ impl State {
         }
     }
 
+    /// Returns the notifications about resources that are due now; the error is that of [`State::news`].
+    fn updates(&mut self) -> Result<Bytes, Option<Instant>> {
+        let Some(updates) = self.updates.as_mut().filter(|_| !self.listening.is_behind()) else {
+            return Err(None);
+        };
+        match updates.due(self.listening.caller(), Instant::now()) {
+            UpdatesDue::Nothing => Err(None),
+            UpdatesDue::At(at) => Err(Some(at)),
+            UpdatesDue::Now(uris) => Ok(self.way.updated(&uris)),
+        }
+    }
+
     /// Waits for a change, or until something is due.
     async fn wait(&mut self, merged: Option<Instant>) {
         let mut until = self.place.sign_at();
@@ -196,6 +262,7 @@ impl State {
         }
         let heard = tokio::select! {
             heard = self.listening.heard(&self.place.gateway().tenants) => heard,
+            () = updated(self.updates.as_ref()) => return,
             () = sleep_until(until) => return,
         };
         match (heard, &mut self.told) {
@@ -203,6 +270,13 @@ impl State {
             (Heard::Deaf(since), Some(told)) => told.deaf(since.into()),
             _ => {}
         }
+    }
+}
+
+async fn updated(updates: Option<&ResourceNews>) {
+    match updates {
+        Some(updates) => updates.changed().await,
+        None => pending().await,
     }
 }
 
@@ -216,9 +290,16 @@ async fn step(mut state: State) -> Option<(Result<Bytes, Infallible>, State)> {
                 let last = state.last()?;
                 return Some((Ok(last), state));
             }
+            if let Some(updates) = state.updates.as_mut().filter(|_| !state.listening.is_behind()) {
+                updates.catch_up(state.listening.caller()).await;
+            }
             let merged = match state.news() {
                 Ok(news) => return Some((Ok(news), state)),
                 Err(merged) => merged,
+            };
+            let merged = match state.updates() {
+                Ok(news) => return Some((Ok(news), state)),
+                Err(later) => merged.into_iter().chain(later).min(),
             };
             if state.place.is_sign_due() {
                 return Some((Ok(Bytes::from_static(b": alive\n\n")), state));

@@ -68,20 +68,23 @@ pub(super) fn discover(endpoint: Endpoint) -> String {
     out
 }
 
-/// Returns the capabilities of an endpoint. `listChanged` is true only where changes are notified (behaviour, section 4).
+/// Returns the capabilities of an endpoint. `listChanged` and `subscribe` are true only where changes are notified (behaviour,
+/// section 4). `logging` always stands there: servers and their `relay` change during a session, and capabilities do not.
 fn capabilities(endpoint: Endpoint) -> serde_json::Value {
     if endpoint == Endpoint::Direct {
         return json!({
             "tools": {"listChanged": true},
             "prompts": {"listChanged": true},
-            "resources": {"listChanged": true, "subscribe": false},
+            "resources": {"listChanged": true, "subscribe": true},
             "completions": {},
+            "logging": {},
         });
     }
     json!({
         "tools": {"listChanged": false},
         "prompts": {"listChanged": false},
         "resources": {"listChanged": false, "subscribe": false},
+        "logging": {},
     })
 }
 

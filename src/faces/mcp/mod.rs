@@ -25,6 +25,7 @@ mod session;
 mod text;
 mod told;
 mod tools;
+mod wishes;
 
 pub use front::{handle, handle_direct};
 pub use session::Sessions;

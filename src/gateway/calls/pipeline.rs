@@ -14,6 +14,7 @@ mod relay;
 mod request;
 mod round;
 mod sending;
+mod subscribe;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ pub use self::door::Door;
 pub(super) use self::facts::Facts;
 pub use self::outcome::{CallOutcome, Refused, Replaced, Unanswered};
 pub use self::request::{CallRequest, Callee, OfferRequest, RoundRequest, ToolRequest, Wanted};
+pub use self::subscribe::SubscribeFault;
 
 /// The result of a completion that a server does not offer.
 const NO_COMPLETION: &[u8] = br#"{"completion":{"values":[]}}"#;

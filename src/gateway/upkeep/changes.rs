@@ -43,6 +43,7 @@ impl Upkeep {
                         self.tenants.live.lookups.keys_changed();
                         self.tenants.live.all().iter().for_each(|live| live.fanout.gap(since));
                     }
+                    self.sessions.deaf();
                     loop {
                         let notice = tokio::select! {
                             () = self.life.stop.cancelled() => return,
@@ -57,6 +58,7 @@ impl Upkeep {
                             Some(Notice::Cancel(notice)) => self.calls.cancelled_elsewhere(notice),
                             Some(Notice::Consent(notice)) => self.consent.heard(notice),
                             Some(Notice::Reply(notice)) => self.mailbox.heard(notice),
+                            Some(Notice::Session(notice)) => self.sessions.heard(notice),
                             Some(Notice::Turn(notice)) => self.calls.turn_ended(&notice),
                             Some(Notice::Misled(notice)) => self.tell_misled(&notice),
                             Some(Notice::Change(change)) => {

@@ -29,7 +29,9 @@ use self::complaints::Complaints;
 use self::skew::Skew;
 use self::streams::UpstreamStreams;
 use super::life::sleep_or_stop;
-use super::{Calls, Consent, Ground, Lifecycle, Log, Mailbox, Options, Search, Servers, Tenants, clock};
+use super::{
+    Calls, ClientSessions, Consent, Ground, Lifecycle, Log, Mailbox, Options, Search, Servers, Tenants, clock,
+};
 use crate::domain::backoff::{chance, jittered};
 use crate::domain::id::ReplicaId;
 use crate::store::{Change, Store, StoreError};
@@ -48,6 +50,8 @@ const SWEEP_BATCH: i64 = 500;
 const REWRAP: Duration = Duration::from_secs(3600);
 /// Interval at which the replica in charge of servers renews its lease, and the others try to take it.
 pub(super) const LEASE: Duration = Duration::from_secs(2);
+/// Interval at which sessions with an open stream count as seen.
+const TOUCH: Duration = Duration::from_secs(3600);
 const KEY_USE: Duration = Duration::from_secs(60);
 /// Deadline of the log writer's end, beyond the drain.
 const FLUSH_GRACE: Duration = Duration::from_secs(4);
@@ -82,6 +86,7 @@ pub struct Upkeep {
     consent: Arc<Consent>,
     calls: Arc<Calls>,
     mailbox: Arc<Mailbox>,
+    sessions: Arc<ClientSessions>,
     servers: Arc<Servers>,
     streams: UpstreamStreams,
     skew: Skew,
@@ -98,7 +103,8 @@ impl Upkeep {
         tenants: &Arc<Tenants>,
         log: &Arc<Log>,
         search: &Arc<Search>,
-        (consent, calls, mailbox): (&Arc<Consent>, &Arc<Calls>, &Arc<Mailbox>),
+        (consent, calls): (&Arc<Consent>, &Arc<Calls>),
+        (mailbox, sessions): (&Arc<Mailbox>, &Arc<ClientSessions>),
         servers: &Arc<Servers>,
     ) -> Upkeep {
         let Ground { store, upstreams, options, life } = ground.clone();
@@ -114,6 +120,7 @@ impl Upkeep {
             consent: Arc::clone(consent),
             calls: Arc::clone(calls),
             mailbox: Arc::clone(mailbox),
+            sessions: Arc::clone(sessions),
             servers: Arc::clone(servers),
             streams: UpstreamStreams::default(),
             skew: Skew::default(),
@@ -141,6 +148,9 @@ impl Upkeep {
             report("permission requests", upkeep.consent.sweep(DEAD_AFTER_S).await);
         });
         self.every(POLL, |upkeep| async move { report("replies", upkeep.mailbox.poll().await) });
+        self.every(TOUCH, |upkeep| async move {
+            report("signs of life of sessions", upkeep.sessions.touch_followed().await);
+        });
         self.every(self.options.retention_interval, |upkeep| async move { upkeep.keep_partitions().await });
         let purges = purge::PURGE.min(self.options.retention_interval);
         self.every(purges, |upkeep| async move { upkeep.purge_deleted().await });

@@ -38,6 +38,11 @@ impl Upkeep {
         outcome
     }
 
+    /// Deletes wishes of sessions that were not seen for a day.
+    pub(super) async fn delete_old_sessions(&self) -> Result<(), StoreError> {
+        self.batches(|| self.store.delete_old_sessions()).await.map(drop)
+    }
+
     /// Deletes removed servers, with all their rows.
     pub(super) async fn delete_removed_servers(&self) -> Result<(), StoreError> {
         let mut outcome = Ok(());

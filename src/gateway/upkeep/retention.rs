@@ -30,6 +30,7 @@ impl Upkeep {
                 self.report_once("revoked keys", self.delete_old_keys().await);
                 self.report_once("replaced policies", self.delete_old_policies().await);
                 self.report_once("permission requests", self.delete_old_consent().await);
+                self.report_once("wishes of sessions", self.delete_old_sessions().await);
                 self.report_once("removed servers", self.delete_removed_servers().await);
                 self.report_once("deleted tenants, again", self.purge_again().await);
                 self.report_once("old embeddings", self.delete_old_embeddings().await);

@@ -62,6 +62,8 @@ pub struct DeclaredOffers {
     pub prompts: DeclaredOffer,
     /// Resources and their templates.
     pub resources: DeclaredOffer,
+    /// Whether the server announces updates of single resources to those who subscribe to them.
+    pub subscriptions: bool,
     /// Whether the server completes arguments of prompts and templates.
     pub completions: bool,
     /// True if the server sends log messages.
@@ -94,6 +96,12 @@ struct Listed<'a> {
     list_changed: Option<&'a RawValue>,
 }
 
+#[derive(Deserialize)]
+struct Subscribable<'a> {
+    #[serde(borrow)]
+    subscribe: Option<&'a RawValue>,
+}
+
 impl DeclaredOffers {
     /// Reads the declaration in a result of `initialize` or `server/discover`. Malformed parts declare nothing.
     pub(in crate::upstream) fn of(result: &[u8]) -> Self {
@@ -106,6 +114,7 @@ impl DeclaredOffers {
             tools: DeclaredOffer::of(found.tools),
             prompts: DeclaredOffer::of(found.prompts),
             resources: DeclaredOffer::of(found.resources),
+            subscriptions: is_subscribable(found.resources),
             completions: object(found.completions).is_some(),
             logging: object(found.logging).is_some(),
         }
@@ -144,6 +153,13 @@ impl DeclaredOffer {
             .is_ok_and(|listed| listed.list_changed.is_some_and(|changed| changed.get() == "true"));
         if announced { Self::Announced } else { Self::Listed }
     }
+}
+
+fn is_subscribable(resources: Option<&RawValue>) -> bool {
+    object(resources).is_some_and(|declared| {
+        serde_json::from_str::<Subscribable<'_>>(declared)
+            .is_ok_and(|found| found.subscribe.is_some_and(|subscribe| subscribe.get() == "true"))
+    })
 }
 
 /// Returns the raw text of an object, and `None` for other values: a derived struct also takes an array as its
@@ -216,6 +232,11 @@ mod tests {
             prompts,
             resources,
             completions,
+            subscriptions: false,
+        };
+        let subscribable = DeclaredOffers {
+            subscriptions: true,
+            ..offers(DeclaredOffer::None, DeclaredOffer::Announced, DeclaredOffer::Listed, false)
         };
         let (none, listed, announced) =
             (DeclaredOffer::None, DeclaredOffer::Listed, DeclaredOffer::Announced);
@@ -226,8 +247,9 @@ mod tests {
             (r#"{"tools":{"listChanged":true}}"#, offers(announced, none, none, false)),
             (
                 r#"{"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":false},"x":1}"#,
-                offers(none, announced, listed, false),
+                subscribable,
             ),
+            (r#"{"resources":{"subscribe":"true"}}"#, offers(none, none, listed, false)),
             (r#"{"resources":{"listChanged":true},"completions":{}}"#, offers(none, none, announced, true)),
             // a malformed member takes nothing from the others
             (r#"{"tools":true,"prompts":{},"resources":null}"#, offers(none, listed, none, false)),

@@ -10,6 +10,7 @@ mod lists;
 mod measures;
 mod passing;
 mod relay;
+mod updates;
 mod watch;
 mod way;
 mod wire;

@@ -13,7 +13,7 @@ const BOUND: Duration = Duration::from_secs(5);
 const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
 /// Returns an acknowledgement of a subscription, or a notification on it.
-fn notice(seen: &Seen, method: &str, more: &Value) -> String {
+pub(super) fn notice(seen: &Seen, method: &str, more: &Value) -> String {
     let mut params = json!({"_meta": {"io.modelcontextprotocol/subscriptionId": seen.body["id"]}});
     params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     event(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string())
@@ -177,7 +177,7 @@ async fn a_flood_of_announcements_loses_no_kind() {
     }
 }
 
-fn reason(end: &WatchEnd) -> String {
+pub(super) fn reason(end: &WatchEnd) -> String {
     match end {
         WatchEnd::Unsupported(reason) => (*reason).to_owned(),
         WatchEnd::Lost(error) => format!("{:?} {}", error.kind, error.detail),

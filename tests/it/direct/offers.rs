@@ -162,10 +162,10 @@ async fn what_only_one_revision_has_is_seen_in_that_alone() {
     }
     let said = Mcp::direct(&agent).request("initialize", r#"{"protocolVersion":"2025-11-25"}"#).await.json();
     let capabilities = said["result"]["capabilities"].clone();
-    assert_eq!(capabilities["resources"], json!({"listChanged": true, "subscribe": false}));
+    assert_eq!(capabilities["resources"], json!({"listChanged": true, "subscribe": true}));
     assert_eq!(
-        (&capabilities["prompts"], &capabilities["completions"]),
-        (&json!({"listChanged": true}), &json!({}))
+        (&capabilities["prompts"], &capabilities["completions"], &capabilities["logging"]),
+        (&json!({"listChanged": true}), &json!({}), &json!({}))
     );
     let discovered = modern(&agent).request("server/discover", "{}").await.json();
     assert_eq!(discovered["result"]["capabilities"], capabilities);

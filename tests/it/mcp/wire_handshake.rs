@@ -34,6 +34,7 @@ async fn versions_are_negotiated() {
     [
       {
         "capabilities": {
+          "logging": {},
           "prompts": {
             "listChanged": false
           },

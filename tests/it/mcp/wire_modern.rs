@@ -146,6 +146,7 @@ async fn results_are_complete_and_say_how_long_they_hold() {
       },
       "cacheScope": "private",
       "capabilities": {
+        "logging": {},
         "prompts": {
           "listChanged": false
         },

@@ -117,6 +117,23 @@ impl Ear {
         *notices.last().unwrap()
     }
 
+    /// URIs of the resources of whose updates it heard, in order.
+    pub fn updates(&self) -> Vec<String> {
+        let updates = self.messages().into_iter().map(|message| message.json);
+        let updates = updates.filter(|json| json["method"] == "notifications/resources/updated");
+        updates.map(|json| json["params"]["uri"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Waits until these are the URIs of the resources of whose updates it heard.
+    pub async fn hears_updates(&self, uris: &[&str], bound: Duration) {
+        eventually(&format!("updates of {uris:?}"), bound, || {
+            let updates = self.updates();
+            async move { (updates.len() >= uris.len()).then_some(()) }
+        })
+        .await;
+        assert_eq!(self.updates(), uris);
+    }
+
     /// Waits for the stream's end.
     pub async fn ends(&self, bound: Duration) {
         self.until("the stream to end", bound, |notes| notes.is_ended.then_some(())).await;

@@ -134,6 +134,9 @@ impl rmcp::Service<RoleClient> for RmcpListener {
         if let Some(what) = announced(&notification) {
             self.heard.note(what);
         }
+        if let ServerNotification::ResourceUpdatedNotification(update) = &notification {
+            self.heard.note_update(&update.params.uri);
+        }
         Ok(())
     }
 

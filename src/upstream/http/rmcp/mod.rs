@@ -4,12 +4,14 @@
 
 mod client;
 mod heard;
+mod resources;
 mod shared;
 mod stream;
 mod tap;
 mod transport;
 mod watcher;
 
+pub use resources::{ResourceWatcher, WATCHED_MAX};
 pub use watcher::{WatchEnd, Watcher};
 
 #[cfg(test)]

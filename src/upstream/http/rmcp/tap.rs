@@ -1,6 +1,8 @@
 //! Filter between an upstream and rmcp. It drops messages that nobody waits for, and replaces a result that rmcp's
 //! types cannot hold, which would stall rmcp.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::heard::covering;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::protocol::jsonrpc::RpcMessage;
 use crate::upstream::protocol::offers::Announced;
@@ -18,6 +21,7 @@ use crate::upstream::protocol::offers::Announced;
 /// lines, and would end a subscription that they are not part of.
 const HEARD: [&str; 3] = [ACKNOWLEDGED, "notifications/cancelled", "notifications/progress"];
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+const UPDATED: &str = "notifications/resources/updated";
 /// Largest notification or request of an upstream, in bytes.
 const UNASKED_BYTES_MAX: usize = 64 * 1024;
 /// Most requests of an upstream that are answered within [`REQUESTS_WINDOW`].
@@ -40,6 +44,12 @@ struct Honoured {
     resources: bool,
 }
 
+#[derive(Deserialize)]
+struct Updated<'a> {
+    #[serde(borrow)]
+    uri: Cow<'a, str>,
+}
+
 /// Filter of the messages that rmcp reads.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Tap {
@@ -47,6 +57,8 @@ pub(in crate::upstream) struct Tap {
     requests: Mutex<Option<(Instant, usize)>>,
     /// Announcements that pass.
     wanted: Mutex<Vec<Announced>>,
+    /// Resources whose updates pass.
+    watched: Mutex<HashSet<String>>,
     #[cfg(test)]
     results: Mutex<std::collections::HashMap<String, Bytes>>,
 }
@@ -57,8 +69,21 @@ impl Tap {
         *self.wanted.lock() = wanted.to_vec();
     }
 
-    fn is_heard(&self, method: &str) -> bool {
-        HEARD.contains(&method) || self.wanted.lock().iter().any(|what| what.method() == method)
+    /// Lets only updates of these resources, and of parts of them, pass from now on.
+    pub(super) fn watch(&self, uris: &[String]) {
+        *self.watched.lock() = uris.iter().cloned().collect();
+    }
+
+    fn is_heard(&self, method: &str, params: Option<&RawValue>) -> bool {
+        match method {
+            UPDATED => params.is_some_and(|params| self.is_watched(params)),
+            _ => HEARD.contains(&method) || self.wanted.lock().iter().any(|what| what.method() == method),
+        }
+    }
+
+    fn is_watched(&self, params: &RawValue) -> bool {
+        let updated = serde_json::from_str::<Updated<'_>>(params.get());
+        updated.is_ok_and(|Updated { uri }| covering(&self.watched.lock(), &uri).next().is_some())
     }
 
     /// Restricts the announcements that pass to those that a server acknowledges, from the very next message on.
@@ -93,7 +118,7 @@ impl Tap {
         if method == ACKNOWLEDGED {
             self.narrow(read.params);
         }
-        Ok(self.is_heard(method).then(|| text.to_owned()))
+        Ok(self.is_heard(method, read.params).then(|| text.to_owned()))
     }
 
     /// Returns an answer to one of our requests. If rmcp cannot hold it, an empty result replaces it: rmcp would wait
@@ -170,6 +195,21 @@ mod tests {
             assert!(read(&tap, bad).is_err(), "{bad}");
         }
         assert!(tap.read(&Bytes::from_static(b"\xff")).is_err());
+    }
+
+    #[test]
+    fn updates_pass_of_what_is_watched() {
+        let tap = Tap::default();
+        let updated = |params: &str| {
+            let message = format!(r#"{{"jsonrpc":"2.0","method":"{UPDATED}","params":{params}}}"#);
+            read(&tap, &message).unwrap().is_some()
+        };
+        assert!(!updated(r#"{"uri":"a://1"}"#));
+        tap.watch(&["a://1".to_owned()]);
+        assert!(updated(r#"{"uri":"a:\u002f/1"}"#) && updated(r#"{"uri":"a://1/x","y":1}"#));
+        for other in [r#"{"uri":"a://2"}"#, r#"{"uri":7}"#, "{}", "[]", "7"] {
+            assert!(!updated(other), "{other}");
+        }
     }
 
     #[test]

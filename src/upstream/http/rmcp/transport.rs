@@ -56,6 +56,11 @@ impl RmcpTransport {
         self.0.tap.listen_for(wanted);
     }
 
+    /// Lets only updates of these resources pass from now on.
+    pub(super) fn watch(&self, uris: &[String]) {
+        self.0.tap.watch(uris);
+    }
+
     /// Returns whether the server named a session.
     pub(super) fn has_session(&self) -> bool {
         self.0.has_session()

@@ -89,7 +89,8 @@ impl Watcher {
             hears.retain(|what| is_in(subscription.acknowledged(), *what));
             Stream::Subscription(Box::new(subscription))
         } else {
-            session_stream(&transport).await?
+            let (state, number) = session_stream(&transport).await?;
+            Stream::Session(state, number)
         };
         Ok(Self { _service: service, transport, stream, heard, hears })
     }
@@ -159,17 +160,23 @@ async fn subscribe(
         }
         Ok(_) => Err(WatchEnd::Unsupported("it acknowledged nothing to listen to")),
         Err(ServiceError::McpError(_)) => Err(WatchEnd::Unsupported("it refused to be listened to")),
-        Err(error) => {
-            let own = match &error {
-                ServiceError::TransportSend(error) => own_error(error),
-                _ => transport.take_fault(),
-            };
-            Err(WatchEnd::Lost(own.unwrap_or_else(|| lost("the stream could not be opened"))))
-        }
+        Err(error) => Err(not_opened(transport, &error)),
     }
 }
 
-async fn session_stream(transport: &RmcpTransport) -> Result<Stream, WatchEnd> {
+/// Returns the reason why a stream could not be opened: our own error if there is one, never a text of the upstream.
+pub(super) fn not_opened(transport: &RmcpTransport, error: &ServiceError) -> WatchEnd {
+    let own = match error {
+        ServiceError::TransportSend(error) => own_error(error),
+        _ => transport.take_fault(),
+    };
+    WatchEnd::Lost(own.unwrap_or_else(|| lost("the stream could not be opened")))
+}
+
+/// Opens the stream of a handshake session.
+pub(super) async fn session_stream(
+    transport: &RmcpTransport,
+) -> Result<(watch::Receiver<SessionStream>, u64), WatchEnd> {
     if !transport.has_session() {
         return Err(WatchEnd::Unsupported("it keeps no sessions"));
     }
@@ -177,7 +184,7 @@ async fn session_stream(transport: &RmcpTransport) -> Result<Stream, WatchEnd> {
     transport.allow_stream();
     let opened = state.wait_for(|state| *state != SessionStream::None).await.map(|state| state.clone());
     match opened {
-        Ok(SessionStream::Live(number)) => Ok(Stream::Session(state, number)),
+        Ok(SessionStream::Live(number)) => Ok((state, number)),
         Ok(SessionStream::Unsupported) => Err(WatchEnd::Unsupported("it offers no stream")),
         Ok(SessionStream::None | SessionStream::Ended) | Err(_) => {
             let error = transport.take_fault().unwrap_or_else(|| lost("the stream could not be opened"));
@@ -203,6 +210,7 @@ async fn follow_subscription(
     }
 }
 
-fn lost(detail: &'static str) -> UpstreamError {
+/// Returns the error of a stream that has ended.
+pub(super) fn lost(detail: &'static str) -> UpstreamError {
     UpstreamError::sent(FailureKind::Lost, detail)
 }

@@ -1,8 +1,9 @@
 //! The streams on which the server announces that what it offers has changed.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -17,17 +18,33 @@ use super::serve::Body;
 /// Announcements that may wait for a stream.
 const WAITING_MAX: usize = 64;
 
+/// What is announced.
+#[derive(Clone, Debug)]
+enum Announced {
+    /// A changed list, so many times.
+    List(&'static str, usize),
+    /// An updated resource.
+    Resource(String),
+}
+
 #[derive(Debug)]
 pub(super) struct Announcer {
     is_on: AtomicBool,
-    told: broadcast::Sender<(&'static str, usize)>,
+    told: broadcast::Sender<Announced>,
+    /// Resources that sessions are subscribed to.
+    subscribed: Arc<Mutex<HashSet<String>>>,
     listeners: Arc<AtomicUsize>,
 }
 
 impl Default for Announcer {
     fn default() -> Announcer {
         let told = broadcast::Sender::new(WAITING_MAX);
-        Announcer { is_on: AtomicBool::new(false), told, listeners: Arc::default() }
+        Announcer {
+            is_on: AtomicBool::new(false),
+            told,
+            subscribed: Arc::default(),
+            listeners: Arc::default(),
+        }
     }
 }
 
@@ -43,7 +60,31 @@ impl Announcer {
     /// Announces a change of `tools`, `prompts` or `resources`.
     pub(super) fn announce(&self, what: &'static str, times: usize) {
         // nobody may be listening
-        drop(self.told.send((what, times)));
+        drop(self.told.send(Announced::List(what, times)));
+    }
+
+    /// Announces an update of a resource to those who asked for it.
+    pub(super) fn update(&self, uri: &str) {
+        drop(self.told.send(Announced::Resource(uri.to_owned())));
+    }
+
+    /// Resources that sessions are subscribed to now.
+    pub(super) fn subscribed(&self) -> Vec<String> {
+        let mut uris: Vec<String> = self.subscribed.lock().unwrap().iter().cloned().collect();
+        uris.sort();
+        uris
+    }
+
+    /// Notes `resources/subscribe` or `resources/unsubscribe`.
+    pub(super) fn note(&self, method: &str, params: &str) {
+        let params: serde_json::Value = serde_json::from_str(params).unwrap();
+        let uri = params["uri"].as_str().unwrap().to_owned();
+        let mut subscribed = self.subscribed.lock().unwrap();
+        if method == "resources/subscribe" {
+            subscribed.insert(uri)
+        } else {
+            subscribed.remove(&uri)
+        };
     }
 
     pub(super) fn listeners(&self) -> usize {
@@ -55,6 +96,10 @@ impl Announcer {
         let listed = if self.is_on() { r#"{"listChanged":true}"# } else { "{}" };
         let mut out = format!(r#"{{"tools":{listed}"#);
         for what in offers.kinds() {
+            let listed = match what {
+                "resources" if offers.subscribable => r#"{"listChanged":true,"subscribe":true}"#,
+                _ => listed,
+            };
             out.push_str(&format!(r#","{what}":{listed}"#));
         }
         out.push_str(if offers.completes { r#","completions":{}}"# } else { "}" });
@@ -63,30 +108,47 @@ impl Announcer {
 
     /// The stream of a session.
     pub(super) fn session_stream(&self) -> Response<Body> {
-        self.stream(": here\n\n".to_owned(), String::new())
+        self.stream(": here\n\n".to_owned(), String::new(), Arc::clone(&self.subscribed))
     }
 
     /// The answer to `subscriptions/listen` with this id.
-    pub(super) fn subscription(&self, id: &str, offers: &Offers) -> Response<Body> {
+    pub(super) fn subscription(&self, id: &str, params: &str, offers: &Offers) -> Response<Body> {
+        let asked: serde_json::Value = serde_json::from_str(params).unwrap();
+        let asked = &asked["notifications"];
+        let uris: HashSet<String> =
+            serde_json::from_value(asked["resourceSubscriptions"].clone()).unwrap_or_default();
         let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
-        let more: String = offers.kinds().map(|what| format!(r#","{what}ListChanged":true"#)).collect();
+        let mut honoured = serde_json::Map::new();
+        for what in ["tools"].into_iter().chain(offers.kinds()).map(|what| format!("{what}ListChanged")) {
+            if asked[&what] == true {
+                honoured.insert(what, true.into());
+            }
+        }
+        if offers.subscribable && !uris.is_empty() {
+            honoured.insert("resourceSubscriptions".to_owned(), uris.iter().cloned().collect());
+        }
+        let honoured = serde_json::Value::from(honoured);
         let acknowledged = format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{meta},"notifications":{{"toolsListChanged":true{more}}}}}}}"#
+            r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{meta},"notifications":{honoured}}}}}"#
         );
-        self.stream(format!("data: {acknowledged}\n\n"), format!(r#","params":{{{meta}}}"#))
+        self.stream(format!("data: {acknowledged}\n\n"), meta, Arc::new(Mutex::new(uris)))
     }
 
-    fn stream(&self, first: String, params: String) -> Response<Body> {
+    fn stream(&self, first: String, meta: String, wanted: Arc<Mutex<HashSet<String>>>) -> Response<Body> {
         let open = Open::new(&self.listeners);
         let events =
             stream::unfold((Some(first), self.told.subscribe(), open), move |(first, mut told, open)| {
-                let params = params.clone();
+                let (meta, wanted) = (meta.clone(), Arc::clone(&wanted));
                 async move {
                     let text = match first {
                         Some(first) => first,
                         None => loop {
                             match told.recv().await {
-                                Ok((what, times)) => break notice(what, &params).repeat(times),
+                                Ok(Announced::List(what, times)) => break notice(what, &meta).repeat(times),
+                                Ok(Announced::Resource(uri)) if wanted.lock().unwrap().contains(&uri) => {
+                                    break updated(&uri, &meta);
+                                }
+                                Ok(Announced::Resource(_)) => {}
                                 Err(broadcast::error::RecvError::Lagged(_)) => {}
                                 Err(broadcast::error::RecvError::Closed) => return None,
                             }
@@ -100,9 +162,18 @@ impl Announcer {
     }
 }
 
-fn notice(what: &str, params: &str) -> String {
+fn notice(what: &str, meta: &str) -> String {
     let method = format!("notifications/{what}/list_changed");
+    let params = if meta.is_empty() { String::new() } else { format!(r#","params":{{{meta}}}"#) };
     format!("event: message\ndata: {{\"jsonrpc\":\"2.0\",\"method\":\"{method}\"{params}}}\n\n")
+}
+
+fn updated(uri: &str, meta: &str) -> String {
+    let comma = if meta.is_empty() { "" } else { "," };
+    let params = format!(r#"{{{meta}{comma}"uri":{}}}"#, serde_json::json!(uri));
+    format!(
+        "event: message\ndata: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{params}}}\n\n"
+    )
 }
 
 /// Counts one stream while it is open.

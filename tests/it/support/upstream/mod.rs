@@ -160,6 +160,16 @@ impl Upstream {
         self.state.announcer.announce(what, 1);
     }
 
+    /// Announces an update of a resource to those who asked for it.
+    pub fn update(&self, uri: &str) {
+        self.state.announcer.update(uri);
+    }
+
+    /// Resources that sessions are subscribed to now.
+    pub fn subscribed(&self) -> Vec<String> {
+        self.state.announcer.subscribed()
+    }
+
     /// Prompts and resources from now on. What it declares is told to those who ask from then on.
     pub fn set_offers(&self, offers: Offers) {
         *self.state.offers.lock().unwrap() = offers;

@@ -12,6 +12,8 @@ pub struct Offers {
     /// Declared with the resources.
     pub templates: Vec<String>,
     pub completes: bool,
+    /// Whether updates of single resources are announced.
+    pub subscribable: bool,
     /// The raw result with which it asks for input before it gives a prompt or a resource.
     pub asks_first: Option<String>,
     /// A method that it refuses.
@@ -31,6 +33,11 @@ impl Offers {
     pub fn resources(uris: &[&str]) -> Offers {
         let resources = uris.iter().map(|uri| json!({ "uri": uri, "name": uri }).to_string()).collect();
         Offers { resources: Some(resources), ..Offers::default() }
+    }
+
+    /// Resources at these URIs, whose updates are announced.
+    pub fn subscribable(uris: &[&str]) -> Offers {
+        Offers { subscribable: true, ..Offers::resources(uris) }
     }
 
     /// Templates.

@@ -140,7 +140,8 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
             Ok(state.result(id, &result))
         }
         (Some("subscriptions/listen"), Era::Modern) if state.announcer.is_on() => {
-            Ok(state.announcer.subscription(id, &state.offers.lock().unwrap()))
+            let params = message.params.map(RawValue::get).unwrap_or("{}");
+            Ok(state.announcer.subscription(id, params, &state.offers.lock().unwrap()))
         }
         (Some("initialize"), Era::Handshake) => {
             let session = state.initializes.fetch_add(1, Ordering::SeqCst);
@@ -174,6 +175,10 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
             let offers = state.offers.lock().unwrap().clone();
             let params = message.params.map(RawValue::get).unwrap_or("{}");
             state.asked.lock().unwrap().push((method.to_owned(), params.to_owned()));
+            if matches!(method, "resources/subscribe" | "resources/unsubscribe") && offers.subscribable {
+                state.announcer.note(method, params);
+                return Ok(state.result(id, "{}"));
+            }
             if let Some(question) = offers.question(method, params) {
                 return Ok(state.result(id, question));
             }

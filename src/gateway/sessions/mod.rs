@@ -1,0 +1,217 @@
+//! Wishes of handshake sessions (log level, subscriptions to resources), and the streams on which servers announce updates of
+//! resources ([decision 55](../../../docs/decisions/0055-resource-subscriptions.md)).
+//!
+//! A session's requests and its stream may be on different replicas, so wishes are rows. The replica that has a stream
+//! watches the servers for it.
+
+mod levels;
+mod news;
+mod watches;
+mod watching;
+
+pub use self::news::{ResourceNews, UpdatesDue};
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+
+use self::levels::Levels;
+use self::watches::Watches;
+use super::Ground;
+use super::catalog::{Catalog, ServerEntry, ViewKey};
+use super::tenants::Caller;
+use crate::domain::id::TenantId;
+use crate::domain::refusal::{Code, Refusal};
+use crate::domain::relay::LogLevel;
+use crate::domain::tenant::Action;
+use crate::domain::tool::PinState;
+use crate::store::{SessionNotice, SessionOf, Store, StoreError};
+use crate::upstream::{Pool, URI_BYTES_MAX};
+
+/// Most reads of wishes for streams at the same time: many streams may come back at once.
+const READS_MAX: usize = 4;
+
+/// Tenant and id of a session.
+type SessionKey = (TenantId, String);
+
+/// Wishes of handshake sessions, and watches of resources.
+pub struct ClientSessions {
+    store: Store,
+    upstreams: Arc<Pool>,
+    levels: Levels,
+    reads: Semaphore,
+    watches: Arc<Watches>,
+    /// Streams of sessions that this replica serves.
+    followed: Mutex<HashMap<SessionKey, Vec<Arc<StreamLine>>>>,
+}
+
+/// Line to one stream, by which it learns that there is news for it.
+#[derive(Debug, Default)]
+struct StreamLine {
+    told: Notify,
+    /// True if the wishes of the session may be others than those that were read.
+    is_behind: AtomicBool,
+}
+
+impl StreamLine {
+    fn wishes_changed(&self) {
+        self.is_behind.store(true, Ordering::SeqCst);
+        self.told.notify_one();
+    }
+}
+
+impl ClientSessions {
+    pub(super) fn new(ground: &Ground) -> ClientSessions {
+        let Ground { store, upstreams, options, life } = ground.clone();
+        ClientSessions {
+            store,
+            watches: Watches::new(&upstreams, &life, options.upstream_streams_max),
+            upstreams,
+            levels: Levels::default(),
+            reads: Semaphore::new(READS_MAX),
+            followed: Mutex::default(),
+        }
+    }
+
+    /// Returns the lowest level of log messages that a session wants; `None` if its client never set one, or if that cannot be
+    /// read now. Asks the database only for sessions that were not asked for in the last minutes.
+    pub async fn log_level(&self, caller: &Caller, session: &str) -> Option<LogLevel> {
+        let key = (caller.tenant_id(), session.to_owned());
+        let asked = match self.levels.get(&key) {
+            Ok(level) => return level,
+            Err(asked) => asked,
+        };
+        let of = session_of(caller, session);
+        // levels are asked for by calls, which are a sign of life
+        let (wishes, touched) = tokio::join!(
+            self.store.session_wishes(of),
+            self.store.touch_sessions(of.tenant, std::slice::from_ref(&key.1))
+        );
+        if let Err(error) = touched {
+            tracing::debug!(%error, "a session's sign of life could not be written");
+        }
+        match wishes {
+            Ok(wishes) => {
+                self.levels.put(key, wishes.log_level, asked);
+                wishes.log_level
+            }
+            Err(error) => {
+                tracing::warn!(tenant = %of.tenant, %error, "a session's log level could not be read");
+                None
+            }
+        }
+    }
+
+    /// Stores the log level of a session.
+    ///
+    /// # Errors
+    /// A refusal if the database cannot store it now.
+    pub async fn set_log_level(
+        &self,
+        caller: &Caller,
+        session: &str,
+        level: LogLevel,
+    ) -> Result<(), Refusal> {
+        let stored = self.store.set_log_level(session_of(caller, session), level).await;
+        stored.map_err(|error| unstored(caller, &error))
+    }
+
+    /// Ends a session's subscription to a resource, if there is one.
+    ///
+    /// # Errors
+    /// A refusal if the database cannot store it now.
+    pub async fn unsubscribe(&self, caller: &Caller, session: &str, uri: &str) -> Result<(), Refusal> {
+        // nothing of the kind can be subscribed to, and no text of the database can hold it
+        if uri.len() > URI_BYTES_MAX || uri.contains('\0') {
+            return Ok(());
+        }
+        let stored = self.store.unsubscribe_session(session_of(caller, session), uri).await;
+        stored.map_err(|error| unstored(caller, &error))
+    }
+
+    /// Subscribes a session to a resource whose server was checked. Returns `false` if it has too many others.
+    pub(in crate::gateway) async fn subscribe(
+        &self,
+        caller: &Caller,
+        session: &str,
+        uri: &str,
+    ) -> Result<bool, Refusal> {
+        let stored = self.store.subscribe_session(session_of(caller, session), uri).await;
+        stored.map_err(|error| unstored(caller, &error))
+    }
+
+    /// Deletes the wishes of a session that its client ended. If that fails, they go a day later.
+    pub async fn end(&self, caller: &Caller, session: &str) {
+        if let Err(error) = self.store.end_session(session_of(caller, session)).await {
+            tracing::debug!(tenant = %caller.tenant_id(), %error, "the wishes of a session are left to expire");
+        }
+    }
+
+    /// Notes a notice of other wishes of a session.
+    pub(in crate::gateway) fn heard(&self, notice: SessionNotice) {
+        let key = (notice.tenant, notice.session);
+        self.levels.forget(&key);
+        if let Some(lines) = self.followed.lock().get(&key) {
+            lines.iter().for_each(|line| line.wishes_changed());
+        }
+    }
+
+    /// Notes that notices may have been lost: all wishes are read again.
+    pub(in crate::gateway) fn deaf(&self) {
+        self.levels.forget_all();
+        self.followed.lock().values().flatten().for_each(|line| line.wishes_changed());
+    }
+
+    /// Notes in the database that the sessions with a stream here are alive.
+    pub(in crate::gateway) async fn touch_followed(&self) -> Result<(), StoreError> {
+        let mut by_tenant: HashMap<TenantId, Vec<String>> = HashMap::new();
+        for (tenant, session) in self.followed.lock().keys() {
+            by_tenant.entry(*tenant).or_default().push(session.clone());
+        }
+        for (tenant, sessions) in by_tenant {
+            self.store.touch_sessions(tenant, &sessions).await?;
+        }
+        Ok(())
+    }
+
+    fn follow_session(&self, key: &SessionKey, line: &Arc<StreamLine>) {
+        self.followed.lock().entry(key.clone()).or_default().push(Arc::clone(line));
+    }
+
+    fn unfollow_session(&self, key: &SessionKey, line: &Arc<StreamLine>) {
+        let mut followed = self.followed.lock();
+        let Some(lines) = followed.get_mut(key) else { return };
+        lines.retain(|known| !Arc::ptr_eq(known, line));
+        if lines.is_empty() {
+            followed.remove(key);
+        }
+    }
+}
+
+/// Returns the server whose resource a caller may read under this URI now; `None` if it may not.
+pub(in crate::gateway) fn readable(
+    caller: &Caller,
+    catalogue: &Catalog,
+    uri: &str,
+) -> Option<Arc<ServerEntry>> {
+    if uri.len() > URI_BYTES_MAX || caller.authorise(Action::UseTools).is_err() {
+        return None;
+    }
+    let offer = catalogue.offers().route(uri)?;
+    let server = &offer.server;
+    let is_open = server.enabled && !server.quarantined && offer.state == PinState::Approved;
+    let is_seen = ViewKey::of(&caller.settings).sees_offer(&format!("{}:{uri}", server.name));
+    (is_open && is_seen).then(|| Arc::clone(server))
+}
+
+fn session_of<'a>(caller: &Caller, session: &'a str) -> SessionOf<'a> {
+    SessionOf { tenant: caller.tenant_id(), key: caller.key, id: session }
+}
+
+fn unstored(caller: &Caller, error: &StoreError) -> Refusal {
+    tracing::warn!(tenant = %caller.tenant_id(), %error, "a wish of a session could not be stored");
+    Refusal::new(Code::CacheUnavailable, "This could not be stored now; a retry may help later")
+}

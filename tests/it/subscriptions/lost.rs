@@ -1,0 +1,35 @@
+//! A client misses nothing when a replica or a server ends: what it may have missed is told as an update.
+
+use super::{Scene, TOLD, ear, session, subscribe};
+use crate::support::upstream::Era;
+
+#[tokio::test]
+async fn with_its_replica_a_client_goes_on_at_another() {
+    let mut scene = Scene::set(Era::Handshake).await;
+    let own = session(&scene.tenant.agent().await).await;
+    subscribe(&own, "doc://a").await;
+    let stream = ear(&scene.there(&own, 2)).await;
+    stream.hears_updates(&["doc://a"], TOLD).await;
+    scene.others[1].kill();
+    stream.ends(TOLD).await;
+    let back = ear(&scene.there(&own, 1)).await;
+    back.hears_updates(&["doc://a"], TOLD).await;
+    scene.upstream.update("doc://a");
+    back.hears_updates(&["doc://a"; 2], TOLD).await;
+}
+
+#[tokio::test]
+async fn with_its_server_every_resource_counts_as_updated() {
+    for era in [Era::Handshake, Era::Modern] {
+        let mut scene = Scene::set(era).await;
+        let own = session(&scene.tenant.agent().await).await;
+        let stream = ear(&scene.there(&own, 1)).await;
+        subscribe(&own, "doc://a").await;
+        stream.hears_updates(&["doc://a"], TOLD).await;
+        scene.upstream.go_down().await;
+        scene.upstream.come_back().await;
+        stream.hears_updates(&["doc://a"; 2], TOLD * 2).await;
+        scene.upstream.update("doc://a");
+        stream.hears_updates(&["doc://a"; 3], TOLD).await;
+    }
+}
