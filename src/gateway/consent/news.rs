@@ -178,7 +178,7 @@ impl Consent {
                 }
                 // each follower looks again before long
                 Err(error) => {
-                    tracing::debug!(%tenant, %error, "permission requests could not be read for news")
+                    tracing::debug!(%tenant, %error, "permission requests could not be read for news");
                 }
             }
         }
