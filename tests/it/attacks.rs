@@ -16,8 +16,8 @@ use crate::hostile_schemas::{list, recipes, tool};
 use crate::strangers::stranger;
 use crate::support::{ADMIN, Api, Mcp, Stage, Tool, Upstream};
 
-/// Time for which all attacks run: slow bodies are ended after five seconds, and come again.
-const ATTACK: Duration = Duration::from_secs(10);
+/// Time for which all attacks run.
+const ATTACK: Duration = Duration::from_secs(15);
 /// Bodies of 4 MiB at the same time that lack their last byte.
 const BODIES: usize = 600;
 const IDLE_CONNECTIONS: usize = 5000;

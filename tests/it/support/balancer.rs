@@ -83,7 +83,12 @@ impl Balancer {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let redirect = reqwest::redirect::Policy::none();
         let shared = Arc::new(Shared {
-            http: reqwest::Client::builder().no_proxy().redirect(redirect).build().unwrap(),
+            http: reqwest::Client::builder()
+                .no_proxy()
+                .tls_certs_only([])
+                .redirect(redirect)
+                .build()
+                .unwrap(),
             replicas: replicas.iter().map(|gateway| gateway.url.clone()).collect(),
             next: AtomicUsize::new(0),
             passed: Mutex::default(),

@@ -139,6 +139,23 @@ impl Document {
         );
     }
 
+    /// Copies the components that a part leads to, with those that they lead to: all of them would take longer than most
+    /// answers.
+    fn copy_components(&self, part: &Value, copied: &mut Value) {
+        let place = part["$ref"].as_str().and_then(|place| place.strip_prefix("#/components/"));
+        if let Some((kind, name)) = place.and_then(|place| place.split_once('/'))
+            && copied[kind].get(name).is_none()
+        {
+            copied[kind][name] = self.closed[kind][name].clone();
+            self.copy_components(&self.closed[kind][name], copied);
+        }
+        match part {
+            Value::Object(members) => members.values().for_each(|part| self.copy_components(part, copied)),
+            Value::Array(parts) => parts.iter().for_each(|part| self.copy_components(part, copied)),
+            _ => {}
+        }
+    }
+
     fn validator(&self, schema: &Value) -> Arc<Validator> {
         let key = schema.to_string();
         if let Some(known) = self.validators.lock().unwrap().get(&key) {
@@ -146,7 +163,9 @@ impl Document {
         }
         let mut whole = schema.clone();
         close(&mut whole);
-        whole["components"] = self.closed.clone();
+        let mut components = json!({});
+        self.copy_components(&whole, &mut components);
+        whole["components"] = components;
         let made = jsonschema::draft202012::options().should_validate_formats(true).build(&whole);
         let made = Arc::new(made.unwrap_or_else(|error| panic!("{PLACE}: {error}: {schema}")));
         self.validators.lock().unwrap().insert(key, Arc::clone(&made));

@@ -16,6 +16,8 @@ use super::database::Database;
 use super::postgres::Cluster;
 use super::wait::eventually;
 
+/// Roots of the system would take longer to read than all else that a start does, and nothing here is asked over TLS.
+const ROOTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/root.pem");
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpproxy");
 /// Anybody but root.
 const NOBODY: u32 = 65534;
@@ -57,6 +59,7 @@ fn program_at(binary: &Path, database: &str, arguments: &[&str], settings: &[(&s
     }
     command
         .env("NO_COLOR", "1")
+        .env("SSL_CERT_FILE", ROOTS)
         .env("MCPPROXY__DATABASE__URL", database)
         .env("MCPPROXY__SERVER__LISTEN", "127.0.0.1:0")
         .env("MCPPROXY__SERVER__ADMIN_LISTEN", "")
@@ -158,7 +161,8 @@ impl Gateway {
         }
         let mut command = program_at(&binary, &database.url(), &["serve"], settings);
         if fs::metadata("/proc/self").unwrap().uid() == 0 {
-            command.uid(NOBODY).gid(NOBODY);
+            // it may not be able to read what is here
+            command.uid(NOBODY).gid(NOBODY).env_remove("SSL_CERT_FILE");
         }
         Gateway::run(command).await
     }
@@ -274,7 +278,9 @@ impl Gateway {
 fn client() -> reqwest::Client {
     // the program's own client brings none with it; a second installation changes nothing
     drop(rustls::crypto::ring::default_provider().install_default());
-    reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build().unwrap()
+    // as with the program: no roots are read
+    let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
+    client.timeout(Duration::from_secs(60)).build().unwrap()
 }
 
 impl Drop for Gateway {
