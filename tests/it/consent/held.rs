@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::in_band::{ARGS, accept};
 use super::{asking, decide, set, state};
 use crate::rounds::asks_twice;
-use crate::support::{ADMIN, Api, Mcp, Stage, Tool, Upstream, settle};
+use crate::support::upstream::Say;
+use crate::support::{ADMIN, Api, Gateway, Mcp, Stage, Tool, Upstream, settle};
 
 const SOON: Duration = Duration::from_secs(5);
 /// Capability of clients that show forms.
@@ -204,8 +205,8 @@ async fn nobody_else_replies_and_only_the_first_reply_counts() {
         reply(&other, &question, &allow).await;
     }
     let mut broken = question.clone();
-    broken.replace_range(10..11, if &broken[10..11] == "A" { "B" } else { "A" });
-    for id in [&*broken, &question[1..], "", "7", &"A".repeat(400)] {
+    broken.replace_range(10..11, if broken.get(10..11) == Some("A") { "B" } else { "A" });
+    for id in [&*broken, question.get(1..).unwrap(), "", "7", &"A".repeat(400)] {
         reply(&client, id, &allow).await;
     }
     client.post(format!(r#"{{"jsonrpc":"2.0","id":7,{allow}}}"#)).await.expect(202);
@@ -362,4 +363,44 @@ async fn questions_of_a_modern_server_reach_a_handshake_client() {
     let (question, _) = held.question().await;
     reply(&client, &question, r#""error":{"code":-32601,"message":"no"}"#).await;
     assert_eq!(held.code().await, "upstream_needs_input");
+}
+
+#[tokio::test]
+async fn questions_of_a_handshake_server_reach_a_handshake_client() {
+    let stage = Stage::with(&[]).await;
+    let other = Gateway::start(&stage.database, &[]).await;
+    let tenant = stage.tenant("acme").await;
+    let form =
+        r#"{"message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}"#;
+    let tools = vec![
+        Tool::writes("asker").says(Say::Asks("elicitation/create", form)),
+        Tool::writes("roots").says(Say::Asks("roots/list", "{}")),
+    ];
+    let upstream = Upstream::handshake(tools).await;
+    tenant.add("zoo", &upstream).await;
+    let agent = tenant.agent().await;
+    let text =
+        |answer: Option<Value>| answer.unwrap()["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+    let client = client(&agent).await;
+    let there = Mcp::in_session(&other.ask_as(&agent), client.session_id());
+    // the reply reaches another replica
+    for at in [&client, &there] {
+        let mut held = Held::call(&client, "7", "asker", "{}").await;
+        let (question, asked) = held.question().await;
+        assert_eq!(asked["message"], "Server 'zoo' asks: Who?");
+        reply(at, &question, &result(r#"{"action":"accept","content":{"name":"ana"}}"#)).await;
+        let said = text(held.next().await);
+        assert!(said.contains(r#""result":{"action":"accept","content":{"name":"ana"}}"#), "{said}");
+    }
+    let mut held = Held::call(&client, "8", "asker", "{}").await;
+    let (question, _) = held.question().await;
+    reply(&client, &question, r#""error":{"code":-32042,"message":"no"}"#).await;
+    let said = text(held.next().await);
+    assert!(said.contains("-32042"), "{said}");
+    // what was not declared, or relay does not allow, is not asked
+    for (client, tool) in [(&Mcp::session(&agent).await, "asker"), (&client, "roots")] {
+        let said = text(Held::call(client, "9", tool, "{}").await.next().await);
+        assert!(said.contains("-32601"), "{said}");
+    }
+    assert_eq!(upstream.counts().calls, 5);
 }

@@ -94,6 +94,8 @@ struct State {
     offers: Mutex<Offers>,
     /// What was asked of them: method and raw params.
     asked: Mutex<Vec<(String, String)>>,
+    /// Raw replies to questions.
+    replies: watch::Sender<Vec<String>>,
 }
 
 /// The running server; stops when dropped.
@@ -138,6 +140,7 @@ impl Upstream {
             announcer: Announcer::default(),
             offers: Mutex::default(),
             asked: Mutex::default(),
+            replies: watch::Sender::default(),
         });
         let task = tokio::spawn(serve::run(listener, Arc::clone(&state)));
         Upstream { url: format!("http://{address}/mcp"), address, state, task }

@@ -153,6 +153,11 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
             response.headers_mut().insert("mcp-session-id", format!("session-{session}").parse().unwrap());
             Ok(response)
         }
+        (None, Era::Handshake) => {
+            let reply = String::from_utf8_lossy(&body).into_owned();
+            state.replies.send_modify(|replies| replies.push(reply));
+            Ok(plain(202, "", ""))
+        }
         (Some("ping"), Era::Handshake) => Ok(state.result(id, "{}")),
         (Some("tools/list"), _) => {
             let (list, offers) = (state.list(), state.offers.lock().unwrap().clone());
@@ -235,6 +240,7 @@ async fn call(
             Say::ProgressThen(gate) => {
                 return Ok(unanswered.begins(id.to_owned(), params.progress_token().unwrap_or("null"), gate));
             }
+            Say::Asks(method, asked) => return Ok(unanswered.asks(id.to_owned(), (method, asked))),
             Say::Rounds(rounds) => {
                 let state = params.state.map_or("", RawValue::get);
                 let round = rounds.into_iter().find(|(known, _)| known == state);
@@ -272,6 +278,27 @@ impl Unanswered {
 }
 
 impl Unanswered {
+    /// A question, and a result with the reply to it.
+    fn asks(mut self, id: String, (method, params): (&str, &str)) -> Response<Body> {
+        let own = format!("\"ask-{}\"", id.trim_matches('"'));
+        let first = format!(
+            "data: {{\"jsonrpc\":\"2.0\",\"id\":{own},\"method\":\"{method}\",\"params\":{params}}}\n\n"
+        );
+        let mut replies = self.state.replies.subscribe();
+        let rest = async move {
+            let is_own = |reply: &&String| reply.contains(&own);
+            let all = replies.wait_for(|replies| replies.iter().any(|reply| is_own(&reply))).await;
+            let reply = all.ok().and_then(|all| all.iter().find(is_own).cloned()).unwrap_or_default();
+            self.is_answered = true;
+            let result = self.state.text(&reply);
+            format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n\n")
+        };
+        let events = stream::once(std::future::ready(first)).chain(stream::once(rest));
+        let frames = events.map(|event| Ok(Frame::data(Bytes::from(event))));
+        let response = Response::builder().header("content-type", "text/event-stream");
+        response.body(StreamBody::new(frames).boxed_unsync()).unwrap()
+    }
+
     fn chatters(
         self,
         id: &str,
@@ -325,6 +352,7 @@ async fn last(state: &State, id: &str, say: Say, arguments: &str) -> Answer {
         | Say::Headers
         | Say::Progress(_)
         | Say::ProgressThen(_)
+        | Say::Asks(..)
         | Say::Chatter(..)
         | Say::Delay(..)
         | Say::Gate(..) => Err(Cut),

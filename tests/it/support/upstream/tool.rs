@@ -33,6 +33,9 @@ pub enum Say {
     Chatter(usize, usize, Option<String>),
     /// By the raw `requestState` that comes back, "" for none.
     Rounds(Vec<(String, Say)>),
+    /// A question to the client, with this method and raw `params`, and a text with the reply as it came; only in the
+    /// handshake era.
+    Asks(&'static str, &'static str),
     /// Nothing, ever.
     Hang,
     /// Waits, then answers.
