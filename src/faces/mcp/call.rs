@@ -21,6 +21,7 @@ use crate::domain::end::End;
 use crate::domain::json::{self, Member};
 use crate::domain::operation::Variant;
 use crate::domain::refusal::Refusal;
+use crate::domain::relay::LogLevel;
 use crate::domain::rounds::Capabilities;
 use crate::faces::Faces;
 use crate::faces::body::hold_answer;
@@ -236,25 +237,40 @@ impl McpCall<'_> {
             ClientEra::Modern => CancelBy::Disconnect,
             ClientEra::Handshake => CancelBy::Notification(self.id),
         };
-        let token = self.progress_token();
+        let (token, log) = (self.progress_token(), self.log_level().await);
         let telling = match (&self.asked, token) {
-            (None, None) => {
+            (None, None) if log.is_none() => {
                 let outcome = self.gateway.calls.run(self.attempt, request, cancel_by).await;
                 return to.respond(&outcome);
             }
-            (None, Some(token)) => {
-                let (sender, events) = mpsc::channel(EVENTS_QUEUE);
-                request.hears = Some(Hears::progress(sender));
-                Telling::progress(events, token)
+            (None, token) => {
+                let (events, said) = mpsc::channel(EVENTS_QUEUE);
+                request.hears = Some(Hears { events, progress: token.is_some(), log, questions: None });
+                Telling::upstream(said, token)
             }
             (Some(asked), token) => {
                 let (events, line) = mpsc::channel(EVENTS_QUEUE);
-                request.line = Some(ClientLine { events, progress: token.is_some(), log: None });
+                request.line = Some(ClientLine { events, progress: token.is_some(), log });
                 Telling::questions(line, token, asked.version.clone())
             }
         };
         let outcome = self.gateway.calls.run(self.attempt, request, cancel_by);
         respond_telling(to, telling, outcome).await
+    }
+
+    /// Returns the lowest level of a server's log messages that the client wants; `None` for none. Clients of the modern era say
+    /// so in each request, others once per session.
+    async fn log_level(&self) -> Option<LogLevel> {
+        if !self.streams || !self.attempt.caller.has_logs() {
+            return None;
+        }
+        match self.era {
+            ClientEra::Modern => modern::log_level(self.meta),
+            ClientEra::Handshake => {
+                let session = self.attempt.session_id.as_ref()?;
+                self.gateway.sessions.log_level(&self.attempt.caller, session).await
+            }
+        }
     }
 
     /// Returns the recipient of the outcome.

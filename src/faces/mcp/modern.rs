@@ -9,12 +9,14 @@ use http::HeaderMap;
 use super::jsonrpc::RpcError;
 use super::{MODERN, methods};
 use crate::domain::json::{self, Member};
+use crate::domain::relay::LogLevel;
 use crate::domain::rounds::{CAPABILITIES_BYTES_MAX, Capabilities, TooLarge};
 use crate::gateway::Client;
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
 /// Returns whether a request is modern, by its `_meta` or its header. The header alone does not make `initialize` modern:
 /// such a client may still shake hands. Its `_meta` does, as the conformance suite expects.
@@ -73,6 +75,12 @@ pub(super) fn check(
 pub(super) fn capabilities(meta: Option<&str>) -> Result<Capabilities, TooLarge> {
     let declared = meta.and_then(|meta| json::find_members(meta, [CAPABILITIES]).ok());
     Capabilities::read(declared.and_then(|[raw]| raw).unwrap_or("{}"))
+}
+
+/// Returns the lowest level of log messages that a request asks for; `None` for none, and for a level that is not known.
+pub(super) fn log_level(meta: Option<&str>) -> Option<LogLevel> {
+    let [level] = json::find_members(meta?, [LOG_LEVEL]).ok()?;
+    LogLevel::parse(&serde_json::from_str::<String>(level?).ok()?)
 }
 
 /// Checks that `Mcp-Name` repeats the name or URI that a request is about.

@@ -44,10 +44,10 @@ enum Source {
 }
 
 impl Telling {
-    /// Returns the source of a client that wants progress and cannot be asked.
-    pub(super) fn progress(events: mpsc::Receiver<CallEvent>, token: String) -> Telling {
+    /// Returns the source of a client that is told what the upstream says and cannot be asked.
+    pub(super) fn upstream(events: mpsc::Receiver<CallEvent>, token: Option<String>) -> Telling {
         let source = Source::Upstream(events);
-        Telling { source, token: Some(token), version: String::new(), progress: 0.0 }
+        Telling { source, token, version: String::new(), progress: 0.0 }
     }
 
     /// Returns the source of a client that can be asked, and speaks this revision.

@@ -35,6 +35,8 @@ pub struct Catalog {
     /// Search index over `listed`; made after the snapshot is published, because no list and no call needs it.
     index: OnceCell<Index>,
     offers: Offers,
+    /// True if a server may send clients log messages.
+    pub(in crate::gateway) relays_logs: bool,
     /// Servers of the previous snapshot whose connections must be dropped: removed, with another credential, or a program
     /// that was switched off.
     pub(in crate::gateway) gone: Vec<ServerId>,
@@ -54,6 +56,7 @@ impl Catalog {
             listed: Vec::new(),
             index: OnceCell::new(),
             offers: Offers::default(),
+            relays_logs: false,
             gone: Vec::new(),
             views: Views::default(),
             states: OnceLock::new(),
@@ -101,6 +104,7 @@ impl Catalog {
             gone,
             index: OnceCell::new(),
             offers: Offers::build(&rows.offers, &by_id, &old.offers),
+            relays_logs: servers.iter().any(|server| server.enabled && server.target.relay.logging),
             servers,
             by_safe_name: by_safe_name(&tools),
             tools,

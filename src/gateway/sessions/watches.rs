@@ -236,6 +236,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::domain::relay::Relay;
     use crate::upstream::{BreakerRules, Credential, Egress, HttpServer, Limits, Upstream};
 
     fn server(tenant: u128, number: u128, version: i64) -> ServerEntry {
@@ -267,7 +268,15 @@ mod tests {
             quarantined: false,
             baselined: true,
             connected: true,
-            target: Target { tenant, server: id, version, upstream, era: None, limits },
+            target: Target {
+                tenant,
+                server: id,
+                version,
+                upstream,
+                era: None,
+                limits,
+                relay: Relay::NOTHING,
+            },
         }
     }
 

@@ -103,8 +103,12 @@ impl Upkeep {
         tenants: &Arc<Tenants>,
         log: &Arc<Log>,
         search: &Arc<Search>,
-        (consent, calls): (&Arc<Consent>, &Arc<Calls>),
-        (mailbox, sessions): (&Arc<Mailbox>, &Arc<ClientSessions>),
+        (consent, calls, mailbox, sessions): (
+            &Arc<Consent>,
+            &Arc<Calls>,
+            &Arc<Mailbox>,
+            &Arc<ClientSessions>,
+        ),
         servers: &Arc<Servers>,
     ) -> Upkeep {
         let Ground { store, upstreams, options, life } = ground.clone();

@@ -65,6 +65,7 @@ pub struct Hears {
     pub questions: Option<Capabilities>,
 }
 
+#[cfg(test)]
 impl Hears {
     /// Returns the queue of a caller that wants progress and nothing else.
     pub fn progress(events: mpsc::Sender<CallEvent>) -> Hears {

@@ -69,6 +69,11 @@ impl Caller {
         self.tenant.as_ref().map(|tenant| tenant.catalogue())
     }
 
+    /// Returns whether a server of the tenant may send clients log messages.
+    pub fn has_logs(&self) -> bool {
+        self.tenant.as_ref().is_some_and(|tenant| tenant.catalogue_now().relays_logs)
+    }
+
     /// Returns the most streams that all keys of the tenant may hold open on this replica. `None` for the
     /// platform's own key.
     pub fn tenant_streams_max(&self) -> Option<usize> {
