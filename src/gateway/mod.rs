@@ -130,8 +130,7 @@ impl Gateway {
             &tenants,
             &log,
             &search,
-            (&consent, &calls),
-            (&mailbox, &sessions),
+            (&consent, &calls, &mailbox, &sessions),
             &servers,
         ));
         let Ground { options, life, .. } = ground;

@@ -268,7 +268,8 @@ impl McpCall<'_> {
             ClientEra::Modern => modern::log_level(self.meta),
             ClientEra::Handshake => {
                 let session = self.attempt.session_id.as_ref()?;
-                self.gateway.sessions.log_level(&self.attempt.caller, session).await
+                // boxed: rare, it must not be part of every call's future
+                Box::pin(self.gateway.sessions.log_level(&self.attempt.caller, session)).await
             }
         }
     }
