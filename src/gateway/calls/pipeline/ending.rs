@@ -37,7 +37,7 @@ impl Calls {
             Ok(Answer::Result(raw)) => match self.head_of(target.tenant, &raw).await {
                 Some(head) if head.result_type.as_deref() == Some("input_required") => {
                     round::note_asked(record);
-                    self.ask_caller(asking, raw, digest)
+                    self.ask_caller(asking, &raw, digest)
                 }
                 Some(head) => {
                     record.status = if head.is_error { Status::UpstreamError } else { Status::Success };

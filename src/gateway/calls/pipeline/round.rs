@@ -135,7 +135,7 @@ impl Calls {
     pub(super) fn ask_caller(
         &self,
         asking: &Asking<'_>,
-        raw: Bytes,
+        raw: &Bytes,
         digest: impl FnOnce() -> [u8; 32],
     ) -> Result<CallOutcome, Refusal> {
         let Asking { attempt, server, opened, record, consent } = *asking;
@@ -145,7 +145,7 @@ impl Calls {
         let Some(capabilities) = capabilities else {
             return Err(unasked("the server wants input that cannot be asked for through this gateway"));
         };
-        let text = std::str::from_utf8(&raw).unwrap_or_default();
+        let text = std::str::from_utf8(raw).unwrap_or_default();
         let allowed = capabilities.within(server.target.relay);
         let read = |text: &str| {
             Asked::read(text, &allowed).map_err(|misfit| match misfit {
