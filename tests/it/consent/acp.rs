@@ -284,7 +284,7 @@ async fn the_door_is_as_narrow_as_the_others() {
     let again = async || Acp::connect(&approver, &[]).await.is_ok();
     settle(true, SOON, again).await;
     let other = tenant.approver().await;
-    assert_eq!(other.get("/acp").await.refused(400, "invalid_request").contains("WebSocket"), true);
+    assert!(other.get("/acp").await.refused(400, "invalid_request").contains("WebSocket"));
     other.ask(Method::POST, "/acp", Some(&json!({}))).await.refused(405, "invalid_request");
 }
 
