@@ -15,6 +15,8 @@ pub fn resources() -> Value {
     json!([
         {"uri": "test://static-text", "name": "Static text", "mimeType": "text/plain"},
         {"uri": "test://static-binary", "name": "Static image", "mimeType": "image/png"},
+        // the suite subscribes to it; the gateway knows only what is listed
+        {"uri": "test://watched-resource", "name": "Watched resource", "mimeType": "text/plain"},
     ])
 }
 
@@ -30,6 +32,7 @@ pub fn read(uri: &str, ttl_ms: u64) -> Result<ReadResourceResponse, ErrorData> {
         ("test://static-text", _) => {
             json!({"uri": uri, "mimeType": "text/plain", "text": "This is the content of the static text resource."})
         }
+        ("test://watched-resource", _) => json!({"uri": uri, "mimeType": "text/plain", "text": "Watched."}),
         ("test://static-binary", _) => json!({"uri": uri, "mimeType": "image/png", "blob": IMAGE}),
         (_, Some(id)) => {
             let text = json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")});
