@@ -128,7 +128,7 @@ impl Drop for DeliverySlot {
 }
 
 /// Event to be sent.
-pub(super) struct Telling {
+pub(super) struct OutgoingEvent {
     id: Uuid,
     request: Option<Uuid>,
     /// Last part of the type.
@@ -136,15 +136,15 @@ pub(super) struct Telling {
     created_at: DateTime<Utc>,
 }
 
-impl Telling {
+impl OutgoingEvent {
     /// Returns an event about no request.
-    pub(super) fn test() -> Telling {
+    pub(super) fn test() -> OutgoingEvent {
         let now = clock::now();
-        Telling { id: new_id(now), request: None, what: "test".to_owned(), created_at: now }
+        OutgoingEvent { id: new_id(now), request: None, what: "test".to_owned(), created_at: now }
     }
 
-    fn of(event: &WebhookEvent) -> Telling {
-        Telling {
+    fn of(event: &WebhookEvent) -> OutgoingEvent {
+        OutgoingEvent {
             id: event.id,
             request: Some(event.request_id),
             what: event.state.as_str().to_owned(),
@@ -216,7 +216,7 @@ impl Consent {
         let tenant = event.tenant();
         let tried = match event.is_over {
             true => Ok(Some(Tried { error: Some(OVER.to_owned()), names: None })),
-            false => self.try_to_deliver(tenant, &Telling::of(event)).await,
+            false => self.try_to_deliver(tenant, &OutgoingEvent::of(event)).await,
         };
         let tried = match tried {
             Ok(Some(tried)) => tried,
@@ -261,9 +261,9 @@ impl Consent {
     pub(super) async fn try_to_deliver(
         &self,
         tenant: TenantId,
-        telling: &Telling,
+        event: &OutgoingEvent,
     ) -> Result<Option<Tried>, StoreError> {
-        let Some(parts) = self.store.webhook_parts(tenant, telling.request).await? else { return Ok(None) };
+        let Some(parts) = self.store.webhook_parts(tenant, event.request).await? else { return Ok(None) };
         let own = self.store.get_settings(tenant, None).await?.settings;
         let language = Effective::resolve(&Settings::default(), &own, &self.options.defaults).locale;
         let WebhookParts { webhook, keys, tenant: name, request } = parts;
@@ -277,9 +277,9 @@ impl Consent {
         let view = request.map(ConsentView::from);
         let is_open = |view: &&ConsentView| view.row.state == ConsentState::Pending;
         let body = EventBody {
-            id: telling.id,
-            r#type: format!("consent.{}", telling.what),
-            created_at: shown::time(telling.created_at),
+            id: event.id,
+            r#type: format!("consent.{}", event.what),
+            created_at: shown::time(event.created_at),
             tenant: &name,
             answer: view.as_ref().filter(is_open).map(|view| AnswerWays {
                 command: format!("mcpproxy consent show {}", view.row.id),
@@ -288,7 +288,7 @@ impl Consent {
             data: view.as_ref().map(|view| view.shown(language)),
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
-        let (id, now) = (telling.id.to_string(), clock::now().timestamp());
+        let (id, now) = (event.id.to_string(), clock::now().timestamp());
         let signature = secret.sign(&id, now, &body);
         let headers =
             [("webhook-id", id), ("webhook-timestamp", now.to_string()), ("webhook-signature", signature)];

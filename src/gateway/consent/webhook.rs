@@ -1,6 +1,6 @@
 //! The webhook of a tenant: its receiver, set by an administrator. The secret is sealed, and never read back.
 
-use super::deliver::Telling;
+use super::deliver::OutgoingEvent;
 use super::{Consent, failed};
 use crate::domain::backoff::chance;
 use crate::domain::id::TenantId;
@@ -84,7 +84,7 @@ impl Consent {
         let Some(slot) = self.deliveries.begin(tenant, false) else {
             return Err(GatewayError::Busy("too many deliveries are under way; try again in a few seconds"));
         };
-        let tried = self.try_to_deliver(tenant, &Telling::test()).await;
+        let tried = self.try_to_deliver(tenant, &OutgoingEvent::test()).await;
         let tried = tried.map_err(|error| GatewayError::from_store(error, "webhook"))?;
         let error = tried.ok_or(GatewayError::NotFound("webhook"))?.error;
         let ended = match &error {

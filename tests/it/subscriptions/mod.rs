@@ -1,6 +1,7 @@
 //! Subscriptions to resources and log levels: told to one replica, known to all, and nobody else hears of them.
 
 mod heard;
+mod logs;
 mod lost;
 mod rights;
 mod wishes;

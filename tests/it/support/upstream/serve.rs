@@ -241,6 +241,7 @@ async fn call(
                 return Ok(unanswered.begins(id.to_owned(), params.progress_token().unwrap_or("null"), gate));
             }
             Say::Asks(method, asked) => return Ok(unanswered.asks(id.to_owned(), (method, asked))),
+            Say::Logs(messages) => return Ok(unanswered.logs(id, &messages)),
             Say::Rounds(rounds) => {
                 let state = params.state.map_or("", RawValue::get);
                 let round = rounds.into_iter().find(|(known, _)| known == state);
@@ -299,6 +300,21 @@ impl Unanswered {
         response.body(StreamBody::new(frames).boxed_unsync()).unwrap()
     }
 
+    /// Log messages, and an empty result.
+    fn logs(mut self, id: &str, messages: &[&str]) -> Response<Body> {
+        self.is_answered = true;
+        let said = |params| {
+            format!(
+                "data: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{params}}}\n\n"
+            )
+        };
+        let mut events: String = messages.iter().map(said).collect();
+        let result = format!(r#"{}"content":[]}}"#, self.state.opening());
+        events.push_str(&format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n\n"));
+        let response = Response::builder().header("content-type", "text/event-stream");
+        response.body(Full::from(events).boxed_unsync()).unwrap()
+    }
+
     fn chatters(
         self,
         id: &str,
@@ -353,6 +369,7 @@ async fn last(state: &State, id: &str, say: Say, arguments: &str) -> Answer {
         | Say::Progress(_)
         | Say::ProgressThen(_)
         | Say::Asks(..)
+        | Say::Logs(_)
         | Say::Chatter(..)
         | Say::Delay(..)
         | Say::Gate(..) => Err(Cut),

@@ -36,6 +36,8 @@ pub enum Say {
     /// A question to the client, with this method and raw `params`, and a text with the reply as it came; only in the
     /// handshake era.
     Asks(&'static str, &'static str),
+    /// Log messages, each as raw `params`, and an empty result.
+    Logs(Vec<&'static str>),
     /// Nothing, ever.
     Hang,
     /// Waits, then answers.
