@@ -6,7 +6,9 @@ mod input;
 mod state;
 
 pub use self::attributed::{attributed, attributed_log, attributed_result};
-pub use self::input::{Asked, CONSENT_KEY, Capabilities, Misfit, QUESTION_BYTES_MAX, TooLarge};
+pub use self::input::{
+    Asked, CONSENT_KEY, Capabilities, Misfit, QUESTION_BYTES_MAX, TooLarge, has_other_spelling,
+};
 pub use self::state::{Bound, RoundConsent, State};
 pub use super::relay::QuestionKind;
 

@@ -71,6 +71,9 @@ impl Capabilities {
     pub fn allows(&self, method: &str, params: &str) -> bool {
         let Some((kind, _)) = KINDS.iter().find(|(_, asks)| *asks == method) else { return false };
         let Some(declared) = member(&self.0, kind) else { return false };
+        if has_other_spelling(params) {
+            return false;
+        }
         match *kind {
             "elicitation" => allows_mode(declared, params),
             // a request that offers tools to a model needs a client that has declared support for that
@@ -81,6 +84,30 @@ impl Capabilities {
             _ => true,
         }
     }
+}
+
+/// Members of a question, and of a log message, that are checked or replaced on the way.
+const READ_MEMBERS: [&str; 10] = [
+    "mode",
+    "message",
+    "requestedSchema",
+    "url",
+    "elicitationId",
+    "tools",
+    "toolChoice",
+    "_meta",
+    "logger",
+    "level",
+];
+
+/// Returns whether an object has a member whose name is one of [`READ_MEMBERS`] but for upper and lower case. A client whose
+/// parser ignores case would read that one, which nobody has checked.
+pub fn has_other_spelling(object: &str) -> bool {
+    let members = json::top_level_members(object).unwrap_or_default();
+    members.iter().any(|member| {
+        let is_close = |name: &&str| member.name.eq_ignore_ascii_case(name) && member.name != *name;
+        READ_MEMBERS.iter().any(is_close)
+    })
 }
 
 /// Returns whether the declared `elicitation` has the mode of the request. One without modes means forms.
@@ -236,7 +263,8 @@ mod tests {
         let tools = r#"{"method":"sampling/createMessage","params":{"tools":[]}}"#;
         let roots = r#"{"method":"roots/list"}"#;
         let other = r#"{"method":"tools/call","params":{}}"#;
-        let all = [form, url, odd, sampling, tools, roots, other];
+        let cased = r#"{"method":"elicitation/create","params":{"message":"?","Message":"!"}}"#;
+        let all = [form, url, odd, sampling, tools, roots, other, cased];
         for (capabilities, allowed) in [
             ("{}", &[][..]),
             (r#"{"elicitation":{}}"#, &[form]),

@@ -20,6 +20,8 @@ use crate::store::ConsentFilter;
 
 /// Largest message of a client, in bytes: an answer needs hundreds, a prompt that nobody reads may be longer.
 pub(super) const MESSAGE_BYTES_MAX: usize = 256 * 1024;
+/// Buffer in which messages are read, in bytes: there may be thousands of connections, and messages are small.
+pub(super) const READ_BYTES: usize = 4 * 1024;
 /// Most bytes that wait to be written. A message to a client has some 10 KiB.
 pub(super) const WRITE_BYTES_MAX: usize = 512 * 1024;
 /// Longest wait for a client to take a message.
@@ -252,6 +254,8 @@ impl AcpConnection {
 
     async fn say(&mut self, messages: Vec<String>) -> Result<(), Parting> {
         for message in messages {
+            // a client that reads slowly must not outlive its key, nor the replica's drain
+            self.check().await?;
             self.send(Message::text(message)).await?;
         }
         Ok(())

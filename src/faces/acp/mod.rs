@@ -15,7 +15,7 @@ use axum::extract::{FromRequestParts, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Method, StatusCode, header};
 
-use self::connection::{AcpConnection, MESSAGE_BYTES_MAX, WRITE_BYTES_MAX};
+use self::connection::{AcpConnection, MESSAGE_BYTES_MAX, READ_BYTES, WRITE_BYTES_MAX};
 use super::listener::Peer;
 use super::request::RequestId;
 use super::sse::{OpenStream, StreamKind, TooManyStreams};
@@ -76,6 +76,7 @@ pub async fn handle(
     // the socket counts as its connection, with a request under way, until it ends
     let held = parts.extensions.remove::<Peer>();
     upgrade
+        .read_buffer_size(READ_BYTES)
         .max_message_size(MESSAGE_BYTES_MAX)
         .max_frame_size(MESSAGE_BYTES_MAX)
         .max_write_buffer_size(WRITE_BYTES_MAX)

@@ -379,10 +379,15 @@ enum Outcome {
 /// Returns the decision in a client's answer to a request for permission; `None` if it is none that was offered.
 pub(super) fn decision(result: Option<&RawValue>, view: &ConsentView) -> Option<ConsentDecision> {
     #[derive(Deserialize)]
-    struct Answer {
-        outcome: Outcome,
+    struct Answer<'a> {
+        #[serde(borrow)]
+        outcome: &'a RawValue,
     }
-    let Answer { outcome } = serde_json::from_str(result?.get()).ok()?;
+    // serde also reads a list as the members in their order
+    let answer = result.map(RawValue::get).filter(|raw| raw.starts_with('{'))?;
+    let Answer { outcome } = serde_json::from_str(answer).ok()?;
+    let outcome = Some(outcome.get()).filter(|raw| !raw.starts_with('['))?;
+    let outcome: Outcome = serde_json::from_str(outcome).ok()?;
     let chosen = match outcome {
         Outcome::Tagged { outcome, option_id: Some(chosen) } if outcome == "selected" => {
             view.options.iter().copied().find(|decision| option_id(view.row.id, *decision) == chosen)?

@@ -3,6 +3,7 @@
 //! The caller's own key answers as its client does in the call ([`Assurance::Client`]), any other as over REST.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -15,6 +16,7 @@ use crate::domain::risk::{Risk, RiskSignal, Signals};
 use crate::domain::tenant::Action;
 use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
+use crate::gateway::life::sleep_or_stop;
 use crate::gateway::log::Attempt;
 use crate::gateway::outlive::{Apart, Outlive};
 use crate::gateway::tenants::Caller;
@@ -22,6 +24,9 @@ use crate::store::{ConsentFilter, NewDecision};
 
 /// Name of the channel in rules of policies.
 const CHANNEL: &str = "acp";
+
+/// Pause after the end of a key's turn, however many connections the key has.
+const END_PAUSE: Duration = Duration::from_secs(1);
 
 /// Outcome of a decision in a task of its own.
 pub type Deciding = Apart<Result<ConsentView, GatewayError>>;
@@ -125,9 +130,14 @@ impl Consent {
     }
 
     /// Ends the turn of the caller's own key: its open requests are cancelled, its calls under way end, and further ones that
-    /// ask are refused for a while. Does nothing for a caller without calls.
+    /// ask are refused for a while. Does nothing for a caller without calls, nor if the turn was ended here just before: its
+    /// fence holds.
     pub fn end_own_turn(self: &Arc<Self>, attempt: Attempt) {
         if !attempt.caller.role.may(Action::UseTools) {
+            return;
+        }
+        let whose = (attempt.caller.tenant_id(), attempt.caller.key);
+        if !self.ending_turns.lock().insert(whose) {
             return;
         }
         let consent = Arc::clone(self);
@@ -149,6 +159,8 @@ impl Consent {
                 Ok(cancelled) => consent.measures.also_cancelled(DecidedVia::Acp, cancelled),
                 Err(error) => super::failed(tenant, &error),
             }
+            sleep_or_stop(END_PAUSE, &consent.life.stop).await;
+            consent.ending_turns.lock().remove(&whose);
         });
     }
 }

@@ -32,9 +32,11 @@ pub(in crate::gateway) use self::run::{Permit, UsedPermit};
 pub use self::shown::ShownConsent;
 pub use self::webhook::WebhookRequest;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 use uuid::{NoContext, Timestamp, Uuid};
 
 use self::news::Announcer;
@@ -42,7 +44,7 @@ use super::log::Attempt;
 use super::tenants::Tenants;
 use super::{Ground, Lifecycle, Options};
 use crate::domain::activity::{Record, RecordKind, Source, Status};
-use crate::domain::id::TenantId;
+use crate::domain::id::{KeyId, TenantId};
 use crate::gateway::clock;
 use crate::store::{StepAuthor, Store, StoreError};
 use crate::upstream::Pool;
@@ -62,6 +64,8 @@ pub struct Consent {
     announcer: Arc<Announcer>,
     measures: ConsentMeasures,
     deliveries: Arc<Deliveries>,
+    /// Keys whose turn was just ended on this replica by somebody who is attached.
+    ending_turns: Mutex<HashSet<(TenantId, Option<KeyId>)>>,
 }
 
 impl Consent {
@@ -76,6 +80,7 @@ impl Consent {
             announcer: Arc::default(),
             measures: ConsentMeasures::default(),
             deliveries: Arc::default(),
+            ending_turns: Mutex::default(),
         }
     }
 

@@ -29,8 +29,10 @@ use crate::upstream::QuestionReply;
 pub const REPLY_BYTES_MAX: usize = 1024 * 1024;
 /// Most replies and ends of sessions that are passed on to other replicas at the same time.
 const PASSING_MAX: Amount = Amount { items: 64, bytes: 16 * REPLY_BYTES_MAX };
+/// Most of them that use the database at the same time: others need its few connections as well.
+const WRITING_MAX: usize = 2;
 /// Most replies that are taken out of the database at the same time; the rest waits for the next poll.
-const TAKING_MAX: usize = 8;
+const TAKING_MAX: usize = 3;
 /// Most replies of which one poll learns.
 const POLLED_MAX: i64 = 200;
 /// Life of a stored reply, in seconds: its replica takes it at once, or by the next poll.
@@ -68,6 +70,7 @@ pub struct Mailbox {
     waiters: Arc<Waiters>,
     passing: Mutex<Shares<TenantId>>,
     taking: Arc<Semaphore>,
+    writing: Semaphore,
     /// Replies by their outcome.
     pub ends: Counts<ReplyEnd>,
 }
@@ -99,6 +102,7 @@ impl Mailbox {
             waiters: Arc::default(),
             passing: Mutex::default(),
             taking: Arc::new(Semaphore::new(TAKING_MAX)),
+            writing: Semaphore::new(WRITING_MAX),
             ends,
         }
     }
@@ -200,7 +204,9 @@ impl Mailbox {
         drop(passing);
         let mailbox = Arc::clone(self);
         self.life.tasks.spawn(async move {
+            let turn = mailbox.writing.acquire().await;
             work.await;
+            drop(turn);
             mailbox.passing.lock().give_back(&tenant, amount);
         });
         true

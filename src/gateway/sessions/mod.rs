@@ -14,9 +14,11 @@ pub use self::news::{ResourceNews, UpdatesDue};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
 
 use self::levels::Levels;
 use self::watches::Watches;
@@ -33,6 +35,10 @@ use crate::upstream::{Pool, URI_BYTES_MAX};
 
 /// Most reads of wishes for streams at the same time: many streams may come back at once.
 const READS_MAX: usize = 4;
+/// Most wishes that are stored at the same time: others need the database's few connections as well.
+const WRITES_MAX: usize = 2;
+/// Longest wait of a call for the log level of its session.
+const LEVEL_WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// Tenant and id of a session.
 type SessionKey = (TenantId, String);
@@ -43,6 +49,7 @@ pub struct ClientSessions {
     upstreams: Arc<Pool>,
     levels: Levels,
     reads: Semaphore,
+    writes: Semaphore,
     watches: Arc<Watches>,
     /// Streams of sessions that this replica serves.
     followed: Mutex<HashMap<SessionKey, Vec<Arc<StreamLine>>>>,
@@ -72,6 +79,7 @@ impl ClientSessions {
             upstreams,
             levels: Levels::default(),
             reads: Semaphore::new(READS_MAX),
+            writes: Semaphore::new(WRITES_MAX),
             followed: Mutex::default(),
         }
     }
@@ -85,21 +93,21 @@ impl ClientSessions {
             Err(asked) => asked,
         };
         let of = session_of(caller, session);
-        // levels are asked for by calls, which are a sign of life
-        let (wishes, touched) = tokio::join!(
-            self.store.session_wishes(of),
-            self.store.touch_sessions(of.tenant, std::slice::from_ref(&key.1))
-        );
-        if let Err(error) = touched {
-            tracing::debug!(%error, "a session's sign of life could not be written");
-        }
-        match wishes {
+        let read = timeout(LEVEL_WAIT_MAX, self.store.session_wishes(of));
+        match read.await.unwrap_or_else(|_| Err(StoreError::Down("it was slow".to_owned()))) {
             Ok(wishes) => {
+                // levels are asked for by calls, which are a sign of life
+                let (store, tenant, session) = (self.store.clone(), of.tenant, key.1.clone());
+                tokio::spawn(async move {
+                    if let Err(error) = store.touch_sessions(tenant, &[session]).await {
+                        tracing::debug!(%error, "a session's sign of life could not be written");
+                    }
+                });
                 self.levels.put(key, wishes.log_level, asked);
                 wishes.log_level
             }
             Err(error) => {
-                tracing::warn!(tenant = %of.tenant, %error, "a session's log level could not be read");
+                tracing::debug!(tenant = %of.tenant, %error, "a session's log level could not be read");
                 None
             }
         }
@@ -115,6 +123,7 @@ impl ClientSessions {
         session: &str,
         level: LogLevel,
     ) -> Result<(), Refusal> {
+        let _turn = self.writes.acquire().await;
         let stored = self.store.set_log_level(session_of(caller, session), level).await;
         stored.map_err(|error| unstored(caller, &error))
     }
@@ -128,6 +137,7 @@ impl ClientSessions {
         if uri.len() > URI_BYTES_MAX || uri.contains('\0') {
             return Ok(());
         }
+        let _turn = self.writes.acquire().await;
         let stored = self.store.unsubscribe_session(session_of(caller, session), uri).await;
         stored.map_err(|error| unstored(caller, &error))
     }
@@ -139,12 +149,14 @@ impl ClientSessions {
         session: &str,
         uri: &str,
     ) -> Result<bool, Refusal> {
+        let _turn = self.writes.acquire().await;
         let stored = self.store.subscribe_session(session_of(caller, session), uri).await;
         stored.map_err(|error| unstored(caller, &error))
     }
 
     /// Deletes the wishes of a session that its client ended. If that fails, they go a day later.
     pub async fn end(&self, caller: &Caller, session: &str) {
+        let _turn = self.writes.acquire().await;
         if let Err(error) = self.store.end_session(session_of(caller, session)).await {
             tracing::debug!(tenant = %caller.tenant_id(), %error, "the wishes of a session are left to expire");
         }

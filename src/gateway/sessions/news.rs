@@ -5,19 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::watches::WatchHold;
 use super::{ClientSessions, SessionKey, StreamLine, readable};
 use crate::domain::id::KeyId;
 use crate::gateway::catalog::ServerEntry;
 use crate::gateway::tenants::Caller;
-use crate::store::{SESSION_URIS_MAX, SessionOf};
+use crate::store::{SESSION_URIS_MAX, SessionOf, StoreError};
 
 /// Debounce time after a notification. Updates within it are told together at its end.
 const MERGE: Duration = Duration::from_millis(200);
 /// Pause before wishes that could not be read are read again, and resources without a free watch are tried again.
 const RETRY: Duration = Duration::from_secs(5);
+/// Longest wait of a stream for what its session wishes.
+const READ_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Time of the next notifications of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +100,8 @@ impl ResourceNews {
     pub async fn catch_up(&mut self, caller: &Arc<Caller>) {
         self.read_wishes().await;
         if self.uris.is_empty() && self.watched.is_empty() {
+            // nothing is left that could wait for a place
+            self.choose_at = None;
             return;
         }
         let Some(catalogue) = caller.catalogue() else { return };
@@ -128,11 +132,13 @@ impl ResourceNews {
             return;
         }
         let of = SessionOf { tenant: *tenant, key: *key, id: session };
-        let read = {
+        let read = async {
             let _turn = self.sessions.reads.acquire().await;
             self.sessions.store.session_wishes(of).await
         };
-        match read {
+        // the stream tells and checks nothing meanwhile
+        let read = timeout(READ_WAIT_MAX, read).await;
+        match read.unwrap_or_else(|_| Err(StoreError::Down("it was slow".to_owned()))) {
             Ok(wishes) => {
                 self.read_at = None;
                 if !wishes.uris.is_empty() {

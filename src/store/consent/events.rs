@@ -217,7 +217,7 @@ async fn note(tx: &mut Unit, tenant: TenantId, ended: WebhookTry<'_>) -> Result<
         "update consent_webhooks w set succeeded_at = clock_timestamp()
          from (select tenant_id as its_tenant, coalesce(failed_at, '-infinity') as failed,
                    coalesce(succeeded_at, '-infinity') as succeeded
-               from consent_webhooks where tenant_id = $1 for update) before
+               from consent_webhooks where tenant_id = $1 for no key update) before
          where w.tenant_id = before.its_tenant
              and (succeeded < now() - make_interval(secs => $2) or failed >= succeeded)
          returning failed > succeeded and succeeded < now() - make_interval(secs => $3)",

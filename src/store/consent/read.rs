@@ -149,7 +149,10 @@ impl Store {
             " from consent_requests where tenant_id = "
         ));
         query.push_bind(tenant.0);
-        if let Some(state) = filter.state {
+        if filter.state == Some(ConsentState::Pending) {
+            // in this form the index of what is pending serves, however much has ended
+            query.push(" and state = 'pending' and expires_at > now()");
+        } else if let Some(state) = filter.state {
             query.push(concat!(" and ", state_now!(), " = ")).push_bind(state.as_str());
         }
         for (column, value) in [

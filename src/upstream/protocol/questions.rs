@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::domain::json;
 use crate::domain::relay::{LogLevel, Relay};
-use crate::domain::rounds::{QUESTION_BYTES_MAX, QuestionKind};
+use crate::domain::rounds::{QUESTION_BYTES_MAX, QuestionKind, has_other_spelling};
 use crate::upstream::protocol::events::{CallEvent, Hears, QuestionReply, ServerQuestion};
 use crate::upstream::protocol::jsonrpc;
 use crate::upstream::protocol::sent::Sent;
@@ -82,7 +82,7 @@ impl LogFilter {
             return false;
         }
         let is_wanted = serde_json::from_str::<Message>(params).is_ok_and(|said| said.level >= wanted);
-        let passes = is_wanted && json::check(params).is_ok();
+        let passes = is_wanted && json::check(params).is_ok() && !has_other_spelling(params);
         if passes {
             self.left -= params.len();
         }

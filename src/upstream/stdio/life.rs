@@ -15,6 +15,7 @@ use super::state::{Ended, ProgramSession, Shared, Start};
 use super::wire::{self, PipeRequest, PipeWire};
 use crate::domain::era::Era;
 use crate::domain::measure::{Between, Transport};
+use crate::domain::relay::Relay;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::protocol::hello::{HELLO_BYTES_MAX, VERSIONS, modern_offers, version_of};
 use crate::upstream::protocol::jsonrpc::{self, Answer, MODERN, Meta};
@@ -163,7 +164,8 @@ async fn open(shared: &Shared, wire: &Arc<PipeWire>) -> Result<ProgramSession, U
     let [offered, ..] = VERSIONS;
     let sent = Sent::default();
     let asked = OwnRequest::begin(measures, "initialize", Transport::Pipe, &sent);
-    let answer = ask(wire, id, jsonrpc::initialize(id, offered, &shared.relay.capabilities())).await;
+    let relay = Relay { roots: false, ..shared.relay };
+    let answer = ask(wire, id, jsonrpc::initialize(id, offered, &relay.capabilities())).await;
     asked.ended(end(&answer));
     let result = match answer? {
         Answer::Result(result) => result,

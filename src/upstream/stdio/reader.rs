@@ -120,7 +120,12 @@ impl LineReader {
                     id: id.to_owned(),
                     params: message.params.map(|params| kept(line, params, memory)),
                 };
-                if QuestionKind::parse(method).is_none() || !self.wire.ask_caller(says) {
+                // folders are asked for once per program, on behalf of all its callers: nobody's may stand for the others'
+                let is_asked = matches!(
+                    QuestionKind::parse(method),
+                    Some(QuestionKind::Elicitation | QuestionKind::Sampling)
+                );
+                if !is_asked || !self.wire.ask_caller(says) {
                     self.wire.tell(&jsonrpc::unsupported(id));
                 }
                 line.len()

@@ -154,7 +154,8 @@ async fn what_is_refused_whole_costs_nobody_else() {
     let mut expected = vec!["ok"; BATCH];
     assert_eq!(scene.in_one_batch("activity", "read", &clients).await, expected);
     scene.tenant.records("type=tool_call", BATCH).await;
-    assert_eq!(scene.counted("mcpproxy_activity_records_lost_total").await, 1.0);
+    // it is given up after the others are written
+    settle(1.0, SOON, || scene.counted("mcpproxy_activity_records_lost_total")).await;
     let said = scene.stage.gateway.log();
     assert_eq!(said.matches("an activity record was lost").count(), 1, "{said}");
 

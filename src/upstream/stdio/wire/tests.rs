@@ -59,7 +59,7 @@ impl Program {
 
     /// Asks for roots; returns the answer if that comes from no client.
     async fn is_refused(&mut self, id: u64) -> i64 {
-        self.says(&json!({"jsonrpc": "2.0", "id": id, "method": "roots/list"})).await;
+        self.says(&json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create"})).await;
         let reply = self.gets().await;
         assert_eq!(reply["id"], id, "{reply}");
         reply["error"]["code"].as_i64().unwrap()
@@ -118,7 +118,9 @@ async fn the_only_call_is_asked_and_nobody_else() {
     assert_eq!(program.is_refused(1).await, -32601, "no call is under way");
     let mut first = program.begin(true, true).await;
     let own = program.begin(false, false).await;
-    program.says(&json!({"jsonrpc": "2.0", "id": "q", "method": "roots/list", "params": {"a": 1}})).await;
+    program
+        .says(&json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {"a": 1}}))
+        .await;
     let question = first.question().await;
     assert_eq!((question.params.as_ref(), question.reply.is_closed()), (&br#"{"a":1}"#[..], false));
 
@@ -141,7 +143,7 @@ async fn calls_that_were_given_up_count_until_their_answers_come() {
     let mut next = program.begin(true, true).await;
     assert_eq!(program.is_refused(1).await, -32601, "it may be about the call that was given up");
     program.answers(left).await;
-    program.says(&json!({"jsonrpc": "2.0", "id": 2, "method": "roots/list"})).await;
+    program.says(&json!({"jsonrpc": "2.0", "id": 2, "method": "elicitation/create"})).await;
     let question = next.question().await;
     // the call that has the question ends: nobody is to answer it any more
     program.answers(next.id).await;
