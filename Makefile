@@ -1,6 +1,6 @@
 # What people run. `make demo` sets everything up and shows the gateway at work; `make test` runs the tests.
 # Each target installs what it needs as root on Debian, and names it elsewhere (deploy/needs.sh).
-.PHONY: help demo test bare-test upgrade-test check check-chart check-compose check-image check-supply fuzz sbom cluster-test image bench tools
+.PHONY: help demo test bare-test upgrade-test agents-test check check-chart check-compose check-image check-supply fuzz sbom cluster-test image bench tools
 
 SHELL := bash
 
@@ -21,6 +21,7 @@ tools:
 
 # all tests; TESTS are arguments of nextest: make test TESTS="-E 'test(replicas)'"
 test: tools
+	@echo "not among these tests: Claude Code and Codex (make agents-test), the release before (make upgrade-test)"
 	cargo nextest run $(TESTS)
 
 # `make demo` and `make test`, each on a bare Debian of its own; RUN names one of them, or ci; root, Debian; not in CI
@@ -32,6 +33,11 @@ bare-test:
 upgrade-test:
 	deploy/needs.sh rust c git postgres cargo-nextest
 	tests/upgrade/run.sh $(FROM)
+
+# Claude Code and Codex with a scripted model, of nearly 400 MB each from npm; Linux (x64); not in CI
+agents-test:
+	deploy/needs.sh rust c ps node postgres cargo-nextest
+	tests/clients/agents.sh
 
 # what CI runs before the tests
 check:

@@ -81,7 +81,7 @@ fn decision(raw: &[u8], options: &[ConsentDecision]) -> Result<Option<ConsentDec
 
 impl Consent {
     /// Takes the answer of the person at the caller's client. A request that somebody else has decided meanwhile, or that
-    /// needs another kind of answer, stays as it is.
+    /// needs another kind of answer, stays as it is. Returns true if the person closed the form without an answer.
     ///
     /// # Errors
     /// The refusal of an answer that was not offered, or of a database out of reach.
@@ -90,7 +90,7 @@ impl Consent {
         attempt: &Attempt,
         id: Uuid,
         raw: &[u8],
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         let caller = &attempt.caller;
         let tenant = caller.tenant_id();
         let unreachable = |error| {
@@ -101,18 +101,18 @@ impl Consent {
         let is_own = view.key() == caller.key;
         let is_enough = view.assurance == Assurance::Client && caller.settings.in_band_answers;
         if !is_own || !is_enough || view.row.state != ConsentState::Pending {
-            return Ok(());
+            return Ok(false);
         }
         let decided = decision(raw, &view.options);
         let Some(decision) = decided.map_err(|()| refusals::malformed().about_consent(id))? else {
-            return Ok(());
+            return Ok(true);
         };
         let via = DecidedVia::Elicitation;
         let request = DecideRequest { decision, comment: None, expires_in_s: None, via };
         match self.settle(attempt, view, Assurance::Client, request).await {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(false),
             // somebody else was first: the call gets their decision
-            Err(GatewayError::Conflict(_)) => Ok(()),
+            Err(GatewayError::Conflict(_)) => Ok(false),
             Err(error) => {
                 tracing::error!(%tenant, %error, "an answer to a permission request could not be stored");
                 Err(refusals::undeliverable(caller).about_consent(id))

@@ -8,16 +8,16 @@ use super::stacks::{HANDSHAKE_STACKS, MODERN_STACKS, Stack, asking};
 use crate::support::{Api, Balancer, Gateway, Stage, Tenant, Tool, Upstream, settle};
 
 /// A tenant whose every call asks, on two replicas.
-struct Scene {
+pub(super) struct Scene {
     stage: Stage,
     _other: Gateway,
-    tenant: Tenant,
-    upstream: Upstream,
-    balancer: Balancer,
+    pub(super) tenant: Tenant,
+    pub(super) upstream: Upstream,
+    pub(super) balancer: Balancer,
 }
 
 impl Scene {
-    async fn start() -> Scene {
+    pub(super) async fn start() -> Scene {
         let stage = Stage::start().await;
         let other = Gateway::start(&stage.database, &[]).await;
         let tenant = stage.tenant("acme").await;
@@ -37,7 +37,7 @@ impl Scene {
     }
 
     /// The only request of an agent.
-    async fn request(&self, key: &Api) -> Value {
+    pub(super) async fn request(&self, key: &Api) -> Value {
         let items = self.stage.gateway.ask_as(key).items("/api/v1/consent").await;
         assert_eq!(items.len(), 1, "{items:?}");
         items[0].clone()

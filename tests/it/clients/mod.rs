@@ -1,6 +1,7 @@
 //! The official clients, against real servers: what their users will run. Every stack takes the same steps; a client
 //! that is not installed fails the test.
 
+mod agents;
 mod consent;
 mod direct;
 mod listening;

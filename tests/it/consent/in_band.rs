@@ -112,8 +112,13 @@ async fn a_person_refuses_stops_the_turn_or_closes_the_form() {
     let agent = tenant.agent().await;
     let (_, state) = question(&agent).await;
     let closed = call(client(&agent), "writer", ARGS, &answer(r#"{"action":"cancel"}"#, &state)).await;
-    assert_ne!(state_of(&closed), state, "it asks again");
+    let id = only(&agent).await["id"].clone();
+    // the call ends: agents without a person close every form by themselves, and would be asked without end
+    assert_eq!(closed.refused("consent_pending")["consent_id"], id);
     assert_eq!(only(&agent).await["state"], "pending");
+    let (_, again) = question(&agent).await;
+    assert_ne!(again, state, "the call itself asks again");
+    assert_eq!(only(&agent).await["id"], id);
     assert_eq!(upstream.counts().calls, 0);
 }
 

@@ -154,12 +154,19 @@ impl Calls {
             }
             (Ruling::Asked, asked) => {
                 let terms = decision.ask.unwrap_or_else(AskTerms::strictest);
-                if let (Some(RoundConsent::Asked(id)), Some(answer)) = (asked, &opened.answer)
-                    && may_answer_in_band(&terms)
-                {
-                    self.consent.answer(attempt, id, answer).await?;
+                let is_closed = match (asked, &opened.answer) {
+                    (Some(RoundConsent::Asked(id)), Some(answer)) if may_answer_in_band(&terms) => {
+                        self.consent.answer(attempt, id, answer).await?
+                    }
+                    _ => false,
+                };
+                let has_forms = opened.has_forms(caller);
+                let mut step = self.ask_person(attempt, call, facts, (&verdict, terms, has_forms)).await;
+                if let Ok(PolicyStep::Ask(ask)) = &mut step {
+                    // a client that closes every form by itself would be asked without end
+                    ask.is_in_band &= !is_closed;
                 }
-                self.ask_person(attempt, call, facts, (&verdict, terms, opened.has_forms(caller))).await
+                step
             }
             // in observe also a call that other rules would ask about or deny
             (ruling, _) if decision.is_by_grant && ruling != Ruling::Denied => {
