@@ -172,12 +172,15 @@ impl Turn {
 
     /// The end of the turn, which comes by itself.
     async fn end(self) {
-        let Turn { agent, child, .. } = self;
+        let Turn { agent, child, mut model, .. } = self;
         let output = timeout(STEP_WAIT_MAX, child.wait_with_output()).await;
         let Output { status, stdout, stderr } =
             output.unwrap_or_else(|_| panic!("{agent:?} did not end")).unwrap();
         let (said, complained) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
         assert!(status.success() && said.contains(LAST_WORDS), "{agent:?}: {status} {said} {complained}");
+        drop(model.answers);
+        let line = timeout(STEP_WAIT_MAX, model.events.next_line()).await.unwrap().unwrap();
+        assert_eq!(line, None, "{agent:?}: more than the turn, or beyond loopback");
     }
 }
 
