@@ -67,6 +67,11 @@ async fn a_server_that_was_moved_meanwhile_is_not_released() {
         platform.delete("/api/v1/servers/up").await.expect(204);
         let server = json!({"name": "up", "kind": "http", "url": scene.upstream.url});
         platform.post("/api/v1/servers", &server).await.expect(201);
+        // its first listing would wait for the lock as well
+        settle(json!("connected"), Duration::from_secs(10), || async {
+            platform.get("/api/v1/servers/up").await.expect(200)["connection"].clone()
+        })
+        .await;
         let (moving, acting) = (scene.tenant.operator().await, scene.tenant.operator().await);
         let mut connection = database.connect().await;
         let mut tx = connection.begin().await.unwrap();
