@@ -81,7 +81,7 @@ impl Store {
     /// of `days` are created, and `write` is repeated: it must be one transaction.
     ///
     /// # Errors
-    /// Those of `write` and of `days`, or as [`Store::upkeep_partitions`].
+    /// Errors of `write` and of `days`, or as [`Store::upkeep_partitions`].
     pub async fn with_partitions<T, F>(
         &self,
         days: impl Future<Output = Result<BTreeSet<NaiveDate>, StoreError>> + Send,

@@ -49,7 +49,7 @@ pub(super) struct Session {
     client_name: Option<String>,
     #[serde(rename = "o")]
     client_version: Option<String>,
-    /// Whether the client declared `elicitation`. Read by the release before, and written for it.
+    /// True if the client declared `elicitation`. Read by the release before, and written for it.
     #[serde(rename = "e")]
     elicitation: bool,
     /// Kinds of questions that the client answers; `None` in older tokens.

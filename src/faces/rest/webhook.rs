@@ -21,7 +21,7 @@ struct ShownWebhook {
     last_success_at: Option<String>,
     last_failure_at: Option<String>,
     last_error: Option<String>,
-    /// Whether the last delivery failed.
+    /// True if the last delivery failed.
     failing: Option<bool>,
     /// Number of events that the receiver has not confirmed yet.
     waiting: i64,

@@ -62,7 +62,7 @@ pub struct DeclaredOffers {
     pub prompts: DeclaredOffer,
     /// Resources and their templates.
     pub resources: DeclaredOffer,
-    /// Whether the server announces updates of single resources to those who subscribe to them.
+    /// True if the server announces updates of single resources to those who subscribe to them.
     pub subscriptions: bool,
     /// Whether the server completes arguments of prompts and templates.
     pub completions: bool,

@@ -51,7 +51,7 @@ impl Agent {
         }
     }
 
-    /// One turn without a terminal, which keeps what it keeps in this folder.
+    /// Command of one turn without a terminal, which keeps its files in this folder.
     fn turn(self, home: &Path, model: &str, gateway: &str, key: &Api) -> Command {
         let mut command = Command::new(self.program());
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());

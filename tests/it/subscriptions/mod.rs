@@ -15,7 +15,7 @@ use crate::support::{Api, DIRECT, Ear, Gateway, Mcp, Stage, Tenant, Tool, Upstre
 
 /// Switches the endpoint on for the deployment.
 const ON: (&str, &str) = ("MCPPROXY__DIRECT__ENABLED", "true");
-/// Nothing is listed again by itself.
+/// Setting by which no server is listed again by itself.
 const NO_RELIST: (&str, &str) = ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "3600");
 /// Time within which an update is told, and a watch opened.
 const TOLD: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use super::api::Api;
 
-/// How long a test waits for the next message.
+/// Longest wait of a test for the next message.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Connection of a client.

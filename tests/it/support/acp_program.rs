@@ -13,7 +13,7 @@ use super::api::Api;
 use super::real::{node, tools};
 
 const CLIENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
-/// How long a test waits for an event.
+/// Longest wait of a test for an event.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// An official client, by the language of its library.
@@ -27,7 +27,7 @@ pub enum AcpLibrary {
 impl AcpLibrary {
     pub const ALL: [AcpLibrary; 3] = [AcpLibrary::Rust, AcpLibrary::JavaScript, AcpLibrary::Python];
 
-    /// Whether it tells its program that a request needs no answer any more.
+    /// True if it tells its program that a request needs no answer any more.
     pub fn hears_of_withdrawals(self) -> bool {
         self != AcpLibrary::Python
     }

@@ -61,7 +61,7 @@ impl Mcp {
         Mcp { path: path.to_owned(), ..self }
     }
 
-    /// The same, declaring these raw capabilities with each modern request, or at its handshake.
+    /// Client that declares these raw capabilities with each modern request, or at its handshake.
     pub fn declaring(self, capabilities: &str) -> Mcp {
         Mcp { capabilities: capabilities.to_owned(), ..self }
     }

@@ -12,7 +12,7 @@ pub struct Offers {
     /// Declared with the resources.
     pub templates: Vec<String>,
     pub completes: bool,
-    /// Whether updates of single resources are announced.
+    /// True if updates of single resources are announced.
     pub subscribable: bool,
     /// The raw result with which it asks for input before it gives a prompt or a resource.
     pub asks_first: Option<String>,
