@@ -1,6 +1,6 @@
 # What people run. `make demo` sets everything up and shows the gateway at work; `make test` runs the tests.
 # Each target installs what it needs as root on Debian, and names it elsewhere (deploy/needs.sh).
-.PHONY: help demo test bare-test upgrade-test agents-test check check-chart check-compose check-image check-supply fuzz sbom cluster-test image bench tools
+.PHONY: help install demo test bare-test upgrade-test agents-test check check-chart check-compose check-image check-release check-supply fuzz sbom cluster-test image bench tools
 
 SHELL := bash
 
@@ -14,9 +14,17 @@ help:
 demo:
 	deploy/demo/demo.sh
 
+PREFIX ?= /usr/local
+PROFILE ?= release
+# the program, its manual pages and completions, in PREFIX (/usr/local) below DESTDIR; PROFILE is that of cargo
+install:
+	@case '$(PREFIX)' in '~'*) echo 'make: PREFIX=$(PREFIX) has a ~ that no shell has replaced: make install PREFIX="$$HOME/.local"' >&2; exit 2;; esac
+	cargo build --locked --profile $(PROFILE) --bin mcpproxy
+	deploy/release/files.sh "$${CARGO_TARGET_DIR:-target}/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/mcpproxy" "$(DESTDIR)$(PREFIX)"
+
 # what `make test` installs, and no tests: programs, and official clients and servers from npm and PyPI
 tools:
-	deploy/needs.sh rust c ps node python postgres pgbouncer nginx promtool cargo-nextest
+	deploy/needs.sh rust c ps node python postgres pgbouncer nginx promtool chromium cargo-nextest
 	tests/it/setup.sh
 
 # all tests; TESTS are arguments of nextest: make test TESTS="-E 'test(replicas)'"
@@ -62,6 +70,11 @@ image:
 check-image:
 	tests/image/check.sh
 
+# make install, the archive of a release for this machine, and the Homebrew formula
+check-release:
+	deploy/needs.sh rust c
+	tests/release/check.sh
+
 # a real Kubernetes, and the gateway on it while everything around is changed and killed; root, Debian 12; not in CI.
 # FROM is a git revision with fewer migrations, installed first and upgraded from; by default this tree, under another tag
 cluster-test:
@@ -70,7 +83,7 @@ cluster-test:
 # measures a release build against other gateways (docs/performance.md), and fails where a bound is missed
 bench:
 	deploy/needs.sh rust c postgres
-	cargo test --release --lib domain::schema::tests::bounds
+	cargo test --release --lib -- domain::schema::tests::bounds domain::web_page::reading::tests::corpus
 	tests/bench/run.sh
 
 # compose.yaml and what it mounts

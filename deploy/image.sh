@@ -19,7 +19,7 @@ while [[ $# -gt 0 ]]; do
   esac
   shift 2
 done
-tag="${tag:-localhost/mcpproxy:$(sed -n '0,/^version = "\(.*\)"/s//\1/p' Cargo.toml)}"
+tag="${tag:-localhost/mcpproxy:$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n1)}"
 read -r -a options <<<"${IMAGE_BUILDAH:-}"
 
 context="$(mktemp -d)"

@@ -140,7 +140,7 @@ fn main() -> ExitCode {
         }
         Err(Ended::Client(failure)) => {
             if !failure.is_silent() {
-                eprintln!("mcpproxy: {failure}");
+                eprintln!("mcpproxy: {}", cli::shown(&failure));
             }
             failure.exit_code()
         }

@@ -3,9 +3,10 @@
 # Setting up the gateway over its REST API: tenant, keys, servers. Sourced by demo.sh.
 
 TENANT=demo
-# The name in keys.env, the role, the settings.
+# The name in keys.env, the role, the settings. The key for IDEs distrusts tools that say nothing about themselves, since IDEs
+# approve reads by themselves.
 KEYS=(
-  'DEMO_AGENT_KEY agent {}'
+  'DEMO_AGENT_KEY agent {"unannotated_tools":"distrust"}'
   'DEMO_STRICT_KEY agent {"intent_declaration":"required"}'
   'DEMO_AUDITOR_KEY auditor {}'
   'DEMO_OPERATOR_KEY operator {}'

@@ -72,6 +72,9 @@ $gateway doctor
 
 # The same as the platform, whose key makes tenants
 MCPPROXY_API_KEY=\$(cat $demo_dir/data/secrets/bootstrap_key) $gateway tenant list
+
+# Its settings, programs among them, are in $settings_file. After a change there:
+MCPPROXY_API_KEY=\$(cat $demo_dir/data/secrets/bootstrap_key) $gateway reload
 END
   for ((i = 0; i < ${#commands[@]}; i++)); do
     printf '\n# %s\n%s\n' "${titles[i]}" "${commands[i]}"

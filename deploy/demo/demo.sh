@@ -21,6 +21,7 @@ demo_dir="$(cd "${DEMO_DIR:-$root/.demo}" && pwd)"
 logs_dir="$demo_dir/logs"
 files_dir="$demo_dir/files"
 keys_file="$demo_dir/keys.env"
+settings_file="$demo_dir/gateway.toml"
 url="http://127.0.0.1:$port_base"
 
 say() { echo "demo: $*" >&2; }
@@ -64,18 +65,34 @@ prefer_pinned_node() {
   if [[ -x "$node_path/node" ]]; then PATH="$node_path:$PATH"; else node_path=; fi
 }
 
-# The programs that the gateway runs itself, as the setting stdio.commands.
-stdio_commands() {
-  local modules="$demo_dir/npm/node_modules/@modelcontextprotocol" tenant="$TENANT"
+# Writes the settings file, with the programs that the gateway runs itself. A gateway that runs takes a change of these, of
+# egress.allow and of the log's filter from it: `mcpproxy reload`.
+write_settings() {
+  local modules="$demo_dir/npm/node_modules/@modelcontextprotocol"
   # shellcheck disable=SC2016 # JavaScript
   node -e '
-    const [tenant, modules, files] = process.argv.slice(1);
-    const entry = (...argv) => ({ argv: [process.execPath, ...argv], tenants: [tenant] });
-    console.log(JSON.stringify({
-      everything: entry(`${modules}/server-everything/dist/index.js`, "stdio"),
-      filesystem: entry(`${modules}/server-filesystem/dist/index.js`, files),
-    }));
-  ' "$tenant" "$modules" "$files_dir"
+    const [tenant, modules, files, data, listen, admin] = process.argv.slice(1);
+    // a text of JSON is one of TOML, too
+    const text = JSON.stringify;
+    const entry = (name, ...argv) =>
+      `\n[stdio.commands.${name}]\nargv = ${text([process.execPath, ...argv])}\ntenants = ${text([tenant])}\n`;
+    process.stdout.write(`# Settings of the demo. Written by deploy/demo/demo.sh at each start.
+data_dir = ${text(data)}
+
+[server]
+listen = ${text(listen)}
+admin_listen = ${text(admin)}
+
+[egress]
+allow = ["127.0.0.0/8"]
+
+[direct]
+enabled = true
+`);
+    process.stdout.write(entry("everything", `${modules}/server-everything/dist/index.js`, "stdio"));
+    process.stdout.write(entry("filesystem", `${modules}/server-filesystem/dist/index.js`, files));
+  ' "$TENANT" "$modules" "$files_dir" "$demo_dir/data" "127.0.0.1:$port_base" "127.0.0.1:$admin_port" \
+    >"$settings_file"
 }
 
 start_servers() {
@@ -91,19 +108,13 @@ foreign_settings() { compgen -e | grep -E '^(DATABASE_URL|PG[A-Z]+|MCPPROXY_.*)$
 run_gateway() {
   local name
   for name in $(foreign_settings); do unset "$name"; done
-  export MCPPROXY__DATA_DIR="$demo_dir/data"
-  export MCPPROXY__SERVER__LISTEN="127.0.0.1:$port_base"
-  export MCPPROXY__SERVER__ADMIN_LISTEN="127.0.0.1:$admin_port"
-  export MCPPROXY__EGRESS__ALLOW=127.0.0.0/8
-  export MCPPROXY__DIRECT__ENABLED=true
-  MCPPROXY__STDIO__COMMANDS="$(stdio_commands)"
-  export MCPPROXY__STDIO__COMMANDS
-  exec "$gateway" serve
+  exec "$gateway" serve --config "$settings_file"
 }
 
 gateway_is_ready() { curl -sSf --max-time 2 -o /dev/null "$url/readyz" 2>/dev/null; }
 
 start_gateway() {
+  write_settings
   start gateway /dev/null run_gateway
   # The gateway knows no leash of its own.
   # shellcheck disable=SC2016 # expanded by the inner shell
@@ -158,6 +169,8 @@ main() {
     return
   fi
   print_commands
+  # all is done that was asked for: whoever ends it now ends it well
+  trap 'exit 0' INT
   stay
 }
 

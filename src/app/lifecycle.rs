@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::Gateway;
@@ -21,6 +21,22 @@ pub(super) fn stop_on_signals() -> anyhow::Result<CancellationToken> {
         });
     }
     Ok(stop)
+}
+
+/// Returns the SIGHUPs to this process from now on. Without that, the first one would end it.
+pub(super) fn hangups() -> anyhow::Result<Signal> {
+    signal(SignalKind::hangup()).context("signals cannot be handled")
+}
+
+/// Reads the settings again at each SIGHUP, here and on the other replicas.
+pub(super) fn reload_on_hangup(gateway: &Arc<Gateway>, mut hangups: Signal) {
+    let gateway = Arc::clone(gateway);
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            // logged where it failed
+            drop(gateway.upkeep.reload_everywhere().await);
+        }
+    });
 }
 
 /// Durations of a graceful shutdown.

@@ -4,6 +4,7 @@ pub mod config;
 pub mod exit;
 mod lifecycle;
 mod listeners;
+mod live_settings;
 pub mod local_postgres;
 mod memory_budget;
 mod open_files;

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
+use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
-use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig, StdioCommand};
-use super::lifecycle::{Leave, leave_when_stopped, stop_on_signals};
+use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig, named_key};
+use super::lifecycle::{Leave, hangups, leave_when_stopped, reload_on_hangup, stop_on_signals};
+use super::live_settings::{self, SettingsInForce};
 use super::local_postgres::LocalPostgres;
-use super::telemetry::{self, Metrics, Traces};
+use super::telemetry::{self, LogDirectives, Metrics, Traces};
 use super::{listeners, memory_budget, open_files, own_memory};
+use crate::domain::bootstrap::BootstrapKey;
 use crate::domain::id::ReplicaId;
 use crate::domain::quota::Quotas;
 use crate::domain::seal::{Key, Keyring};
@@ -24,8 +26,8 @@ use crate::faces::{FaceOptions, Faces, admin, http, mcp, rest, sse};
 use crate::gateway::{ActivityLimits, EmbeddingsOptions, Gateway, MemoryLimits, Options, Rounds};
 use crate::store::{self, AskLimits, CacheQuota, Store, StoreOptions};
 use crate::upstream::{
-    BreakerRules, Commands, Confinement, Deny, Egress, EmbedderOptions, Limits, ProgramCommand, StdioRules,
-    become_confined, can_confine, native_tls,
+    BreakerRules, Confinement, Deny, Egress, EmbedderOptions, Limits, StdioRules, become_confined,
+    can_confine, native_tls,
 };
 
 /// Hidden command with which this program ends the programs of a gateway that was killed.
@@ -42,14 +44,14 @@ pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
     own_memory::close().context("the environment of this process cannot be closed to others")?;
     let mut config = Config::load_from_process(config_file)?;
     config.limits.memory_bytes_max = memory_budget::resolve(config.limits.memory_bytes_max)?;
-    telemetry::start(&config.telemetry);
+    let log_filter = telemetry::start(&config.telemetry);
     open_files::raise(&config.limits);
-    let stop = stop_on_signals()?;
+    let (stop, hangups) = (stop_on_signals()?, hangups()?);
     let (options, local) = database(&config.database, &config.limits, &config.host).await?;
     if let Some(file) = &config.bootstrap_key_file {
         tracing::info!("the bootstrap key, which is the platform's, is in {}", file.display());
     }
-    let served = serve_on(&config, &options, local.is_some(), stop).await;
+    let served = serve_on(&config, (&options, local.is_some()), (stop, hangups), &log_filter).await;
     if let Some(local) = local {
         local.stop().await;
     }
@@ -71,7 +73,8 @@ pub fn stdio_program(hidden: &[PathBuf], argv: &[OsString]) -> String {
 /// is switched off, or if the system cannot do it.
 fn confinement(config: &Config) -> Option<Confinement> {
     let DatabaseLocation::Private { data_dir } = &config.database.location else { return None };
-    if config.stdio_commands.is_empty() || !config.stdio_enabled || !config.stdio_hide_data_dir {
+    // also without a program: one may come while the gateway runs
+    if !config.stdio_enabled || !config.stdio_hide_data_dir {
         return None;
     }
     if !can_confine() {
@@ -95,7 +98,7 @@ fn confinement(config: &Config) -> Option<Confinement> {
 /// The configuration cannot be used, the migration fails, or a signal stops it.
 pub async fn migrate(config_file: Option<&Path>) -> anyhow::Result<()> {
     let config = MigrationConfig::load_from_process(config_file)?;
-    telemetry::start(&config.telemetry);
+    drop(telemetry::start(&config.telemetry));
     let stop = stop_on_signals()?;
     let (options, local) = database(&config.database, &config.limits, &config.host).await?;
     // an interrupted migration is repeated the next time: each file is a transaction
@@ -164,9 +167,9 @@ async fn database(
 
 async fn serve_on(
     config: &Config,
-    database: &StoreOptions,
-    is_private: bool,
-    stop: CancellationToken,
+    (database, is_private): (&StoreOptions, bool),
+    (stop, hangups): (CancellationToken, Signal),
+    log_filter: &LogDirectives,
 ) -> anyhow::Result<()> {
     if is_private {
         store::migrate(database).await.context("the private database could not be migrated")?;
@@ -189,12 +192,13 @@ async fn serve_on(
     let replica = ReplicaId(uuid::Uuid::now_v7());
     let traces = Traces::start(&config.telemetry, replica)?;
     let tracer = traces.as_ref().map(Traces::tracer);
-    let options = Options { tracer, ..gateway_options(config, replica, keyring) };
+    let options = Options { tracer, ..gateway_options(config, replica, keyring, (log_filter, &egress)) };
     let gateway = Gateway::new(store, Arc::clone(&egress), tls, options).map(Arc::new);
     let gateway = gateway.context("search.embeddings_url cannot be used")?;
     gateway.servers.settle_master_keys().await?;
     let (listener, admin) = (listeners::clients(&config.server)?, listeners::admin(&config.server)?);
     gateway.upkeep.start().await.context("the gateway could not register with its database")?;
+    reload_on_hangup(&gateway, hangups);
     let log = gateway.upkeep.run_log();
     tokio::spawn(egress.keep_own_known(stop.clone()));
     let address = listener.local_addr()?;
@@ -259,8 +263,20 @@ fn derived(config: &Config, purpose: &[u8]) -> Arc<[Key]> {
     config.session_keys.iter().map(|key| Key::of_secret(key.expose().as_bytes(), purpose)).collect()
 }
 
-fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Options {
+fn bootstrap_key(config: &Config) -> BootstrapKey {
+    let text = config.bootstrap_key.expose();
+    BootstrapKey::new(text, named_key(text))
+}
+
+fn gateway_options(
+    config: &Config,
+    replica: ReplicaId,
+    keyring: Keyring,
+    (log_filter, egress): (&LogDirectives, &Arc<Egress>),
+) -> Options {
     let limits = &config.limits;
+    let commands = live_settings::commands(config);
+    let live_settings = Arc::new(SettingsInForce::new(config, log_filter, &commands, egress));
     let bound = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     Options {
         replica,
@@ -275,9 +291,9 @@ fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Opt
             per_minute: limits.consent_asks_per_minute.into(),
             pending: limits.consent_pending_per_key.into(),
         },
-        bootstrap_hash: Sha256::digest(config.bootstrap_key.expose().as_bytes()).into(),
+        bootstrap: bootstrap_key(config),
         stale_max: config.stale_max,
-        commands: Arc::new(commands(config)),
+        commands,
         stdio: StdioRules {
             idle: limits.stdio_idle,
             start_timeout: limits.stdio_start_timeout,
@@ -310,11 +326,13 @@ fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Opt
         schemas_bytes_max: limits.schema_cache_bytes_max,
         relist_interval: limits.relist_interval,
         relist_announced_interval: limits.relist_announced_interval,
+        page_refresh: limits.page_refresh,
         upstream_streams_max: limits.upstream_streams_max,
         relist_pause_max: limits.relist_pause_max,
         relist_places: limits.relist_concurrency,
         // a server that is listed more rarely must not expire between two listings
         connected_for: limits.connected.max(limits.relist_interval * 2),
+        pages_connected_for: limits.connected.max(limits.page_refresh * 2),
         preview_bytes: config.activity.preview_bytes,
         activity: ActivityLimits {
             queue: limits.activity_queue,
@@ -345,6 +363,7 @@ fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Opt
         reloads_max: limits.reload_concurrency,
         embeddings: config.embeddings.as_ref().map(|service| embeddings(service, limits)),
         tracer: None,
+        live_settings,
     }
 }
 
@@ -360,19 +379,6 @@ fn embeddings(service: &config::EmbeddingsSettings, limits: &config::LimitSettin
         wait: service.wait,
         batch: service.batch,
     }
-}
-
-/// Returns the programs that tenants may run on this replica.
-fn commands(config: &Config) -> Commands {
-    if !config.stdio_enabled {
-        return Commands::off();
-    }
-    let command = |entry: &StdioCommand| {
-        let env = entry.env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned()));
-        ProgramCommand::new(entry.argv.clone(), env.collect(), entry.tenants.clone())
-    };
-    let by_name = config.stdio_commands.iter().map(|(name, entry)| (name.clone(), command(entry)));
-    Commands::new(by_name.collect())
 }
 
 fn faces(config: &Config, gateway: &Arc<Gateway>) -> Arc<Faces> {

@@ -1,5 +1,6 @@
 //! Activity records: one for each attempt, however it ends (behaviour, section 9).
 
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -125,12 +126,16 @@ pub struct Record {
     pub consent_id: Option<Uuid>,
     /// API key of the caller.
     pub key: Option<KeyId>,
+    /// The key's name at that time; for a bootstrap key its own, if it is named.
+    pub key_name: Option<String>,
     /// The key's owner at that time.
     pub owner: Option<String>,
     /// The client's own name.
     pub client_name: Option<String>,
     /// The client's own version.
     pub client_version: Option<String>,
+    /// Address that the request came from, behind trusted proxies that of their client; `None` for what the gateway did.
+    pub client_address: Option<IpAddr>,
     /// The handshake session's id.
     pub session_id: Option<String>,
     /// The request's id: JSON-RPC id on MCP, `X-Request-Id` on REST.
@@ -192,9 +197,11 @@ impl Record {
             rule: None,
             consent_id: None,
             key: None,
+            key_name: None,
             owner: None,
             client_name: None,
             client_version: None,
+            client_address: None,
             session_id: None,
             request_id: None,
             trace_id: None,
@@ -220,6 +227,7 @@ impl Record {
             &self.warning,
             &self.error_code,
             &self.error_message,
+            &self.key_name,
             &self.owner,
             &self.client_name,
             &self.client_version,

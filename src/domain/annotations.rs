@@ -16,6 +16,8 @@ pub struct Annotations {
     pub read_only: Option<bool>,
     /// `destructiveHint`
     pub destructive: Option<bool>,
+    /// True if an administrator's override says so, and not the server.
+    pub by_admin: bool,
 }
 
 impl Annotations {
@@ -31,7 +33,8 @@ impl Annotations {
         let boolean = |raw: Option<&RawValue>| raw.and_then(|raw| raw.get().parse::<bool>().ok());
         match raw.map(serde_json::from_str::<Hints<'_>>) {
             Some(Ok(hints)) => {
-                Annotations { read_only: boolean(hints.read_only), destructive: boolean(hints.destructive) }
+                let (read_only, destructive) = (boolean(hints.read_only), boolean(hints.destructive));
+                Annotations { read_only, destructive, by_admin: false }
             }
             _ => Annotations::default(),
         }
@@ -117,7 +120,7 @@ mod tests {
             (n, n, Unknown, Destructive, Variant::Write, Variant::Destructive),
         ];
         for (read_only, destructive, trust, distrust, with_trust, with_distrust) in rows {
-            let annotations = Annotations { read_only, destructive };
+            let annotations = Annotations { read_only, destructive, by_admin: false };
             assert_eq!(annotations.tier(Unannotated::Trust), trust, "{annotations:?}");
             assert_eq!(annotations.tier(Unannotated::Distrust), distrust, "{annotations:?}");
             assert_eq!(annotations.tier(Unannotated::Trust).call_with(), with_trust, "{annotations:?}");
@@ -136,7 +139,11 @@ mod tests {
             (None, None, None),
         ];
         for (raw, read_only, destructive) in cases {
-            assert_eq!(Annotations::read(raw), Annotations { read_only, destructive }, "{raw:?}");
+            assert_eq!(
+                Annotations::read(raw),
+                Annotations { read_only, destructive, by_admin: false },
+                "{raw:?}"
+            );
         }
         for (raw, expected) in [
             (Some(r#"{"title":"x","openWorldHint": false }"#), Some(false)),

@@ -143,8 +143,8 @@ pub fn grant_life(risk: RiskLevel, asked: Option<TimeDelta>) -> TimeDelta {
 
 /// Returns the assurance of an answer out of band, over REST or the command line.
 ///
-/// Only approvals need another person: whoever asked may also refuse. The own key never approves out of band; another key
-/// of the same person does where the own client could, so with [`Assurance::Client`] only.
+/// Only approvals need another person: whoever asked may also refuse. The own key and its rotations never approve out of band; another
+/// key of the same person does where the own client could, so with [`Assurance::Client`] only.
 ///
 /// # Errors
 /// The reason for which this person may not decide so.
@@ -159,7 +159,8 @@ pub fn assurance_of(
         return Err(MayNotDecide::NotApprover);
     }
     let Some(same) = decider.same_as(requester) else { return Ok(Assurance::Approver) };
-    let is_enough = same != OnePerson::SameKey && Assurance::Client >= needed;
+    let is_own = matches!(same, OnePerson::SameKey | OnePerson::Rotated);
+    let is_enough = !is_own && Assurance::Client >= needed;
     if decision.allows() && !is_enough {
         return Err(MayNotDecide::SelfApproval { same, needed });
     }

@@ -62,7 +62,7 @@ mod tests {
             ((f, t), (n, t), None),
         ];
         for (before, after, expected) in rows {
-            let of = |(read_only, destructive)| Annotations { read_only, destructive };
+            let of = |(read_only, destructive)| Annotations { read_only, destructive, by_admin: false };
             assert_eq!(Drift::between(of(before), of(after)), expected, "{before:?} {after:?}");
         }
         assert_eq!(Drift::parse("to_destructive"), Some(Drift::ToDestructive));

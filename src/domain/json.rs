@@ -3,6 +3,7 @@
 //! Texts are checked and cut, never decoded: numbers keep their digits, members their order, strings their
 //! spelling, and what was checked is byte for byte what is passed on.
 
+mod comments;
 pub(super) mod lexer;
 mod literal;
 mod scalars;
@@ -16,6 +17,7 @@ use std::ops::Range;
 
 use lexer::{Lexer, RawString};
 
+pub use comments::without_comments;
 pub use literal::{literal_characters, literal_split, literal_text};
 pub use scalars::{has_infinite_number, is_widely_readable};
 pub(in crate::domain) use skip::value_end_counted;

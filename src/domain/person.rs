@@ -7,11 +7,13 @@ use super::id::{IdentityId, KeyId};
 pub struct Person {
     /// The API key; `None` for the platform's bootstrap key.
     pub key: Option<KeyId>,
+    /// First key of the line of rotations that the key belongs to; the key itself if it is no rotation.
+    pub root: Option<KeyId>,
     /// Owner of the key, where somebody named one. An owner that defaults to the key's name is `None`.
     pub owner: Option<String>,
     /// Identity of the person, where an administrator named one.
     pub identity: Option<IdentityId>,
-    /// The key that created this one; `None` where the bootstrap key did.
+    /// Root of the key that created this one; `None` where the bootstrap key did.
     pub creator: Option<KeyId>,
 }
 
@@ -20,6 +22,8 @@ pub struct Person {
 pub enum OnePerson {
     /// The keys are one.
     SameKey,
+    /// The keys belong to one line of rotations.
+    Rotated,
     /// The first key made the other.
     Made,
     /// The other key made the first.
@@ -34,20 +38,23 @@ pub enum OnePerson {
 
 impl Person {
     /// Holder of the platform's bootstrap key.
-    pub const PLATFORM: Person = Person { key: None, owner: None, identity: None, creator: None };
+    pub const PLATFORM: Person = Person { key: None, root: None, owner: None, identity: None, creator: None };
 
     /// Returns whether both are one person.
     pub fn is_same_as(&self, other: &Person) -> bool {
         self.same_as(other).is_some()
     }
 
-    /// Returns the first fact by which both are one person: the same key, identity, or owner in any case, or one created the
-    /// other. So the bootstrap key is one person with each key that it created, and these are persons of their own.
+    /// Returns the first fact by which both are one person: the same key or a rotation of it, the same identity, or owner in any
+    /// case, or one created the other. So the bootstrap key is one person with each key that it created, and these are persons of their own.
     pub fn same_as(&self, other: &Person) -> Option<OnePerson> {
-        let made = |one: &Person, other: &Person| other.key.is_some() && one.key == other.creator;
+        let made = |one: &Person, other: &Person| other.key.is_some() && one.root == other.creator;
         let owner = |person: &Person| person.owner.as_deref().map(folded);
         if self.key == other.key {
             return Some(OnePerson::SameKey);
+        }
+        if self.root == other.root {
+            return Some(OnePerson::Rotated);
         }
         if made(self, other) {
             return Some(OnePerson::Made);
@@ -78,7 +85,11 @@ mod tests {
     fn person(key: u128, owner: Option<&str>, creator: Option<u128>) -> Person {
         let id = |n| KeyId(Uuid::from_u128(n));
         let owner = owner.map(str::to_owned);
-        Person { key: Some(id(key)), owner, identity: None, creator: creator.map(id) }
+        Person { key: Some(id(key)), root: Some(id(key)), owner, identity: None, creator: creator.map(id) }
+    }
+
+    fn rotated(root: u128, person: Person) -> Person {
+        Person { root: Some(KeyId(Uuid::from_u128(root))), ..person }
     }
 
     fn identified(identity: u128, person: Person) -> Person {
@@ -112,6 +123,14 @@ mod tests {
                 identified(8, person(2, Some("Ana"), None)),
                 Some(OnePerson::SameOwner),
             ),
+            (&plain, rotated(1, person(2, None, Some(3))), Some(OnePerson::Rotated)),
+            (
+                &rotated(1, person(4, None, Some(3))),
+                rotated(1, person(2, None, Some(3))),
+                Some(OnePerson::Rotated),
+            ),
+            (&rotated(1, person(4, None, Some(3))), person(2, None, Some(1)), Some(OnePerson::Made)),
+            (&rotated(1, person(4, None, Some(3))), person(2, None, Some(4)), None),
             (&Person::PLATFORM, Person::PLATFORM, Some(OnePerson::SameKey)),
         ] {
             let turned = match same {

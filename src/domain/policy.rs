@@ -10,6 +10,7 @@ mod evaluate;
 mod file;
 #[cfg(test)]
 mod fuzz;
+mod reach;
 mod read;
 mod selectors;
 #[cfg(test)]
@@ -196,6 +197,8 @@ struct PolicyRule {
     when: Option<When>,
     /// Terms of a rule with [`Effect::Ask`]; otherwise those of a plain ask.
     ask: AskTerms,
+    /// True if the rule says which assurance its asks need.
+    names_assurance: bool,
     is_enforced: bool,
     message: Option<Arc<str>>,
 }
@@ -226,6 +229,7 @@ impl RuleSet {
             except: None,
             when: None,
             ask: AskTerms::plain(Assurance::Client, false),
+            names_assurance: false,
             is_enforced: true,
             message: Some("The stored policy cannot be read by this release.".into()),
         }])
@@ -241,13 +245,13 @@ impl RuleSet {
         self.rules.is_empty()
     }
 
-    /// Returns warnings about rules that can never match or that a caller can avoid, and about globs that match none of the
-    /// `known` tools. Takes time
-    /// for long policies and many tools, within a bound above which the rest of the globs is not compared.
-    pub fn warnings(&self, known: &[&str]) -> Vec<String> {
+    /// Returns warnings about rules that can never match or that a caller can avoid, about asks that reach nobody or need a
+    /// weak answer, and about globs that match none of the `known` tools. `has_webhook` is true if the tenant has a webhook.
+    /// Takes time for long policies and many tools, within a bound above which the rest of the globs is not compared.
+    pub fn warnings(&self, known: &[&str], has_webhook: bool) -> Vec<String> {
         let mut found = Vec::new();
         let mut globs_left = COMPARISONS_MAX / known.len().max(1);
-        for rule in &self.rules {
+        'rules: for rule in &self.rules {
             let id = &rule.id;
             if rule.except.as_ref().is_some_and(|except| except.covers(&rule.selectors)) {
                 found.push(format!("Rule '{id}' never matches: its 'except' excludes all that it matches."));
@@ -258,12 +262,13 @@ impl RuleSet {
                      read. Leave 'op' out, or select by 'tier'."
                 ));
             }
+            found.extend(rule.ask_warnings(has_webhook));
             let excepted =
                 rule.except.iter().flat_map(|except| &except.globs).map(|glob| ("'except' has ", glob));
             let globs = rule.selectors.globs.iter().map(|glob| ("", glob)).chain(excepted);
             for (place, glob) in globs {
                 if found.len() >= WARNINGS_MAX || globs_left == 0 {
-                    return found;
+                    break 'rules;
                 }
                 globs_left -= 1;
                 if known.iter().any(|tool| glob::matches(glob, tool)) {

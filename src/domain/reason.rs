@@ -4,6 +4,7 @@
 //! The action is stored as a key with values and worded for each reader; secrets are masked before anything is kept.
 
 mod action;
+mod form;
 mod key;
 mod question;
 mod refused;
@@ -15,6 +16,7 @@ use super::log_line;
 use super::redact::{self, Preview};
 use super::risk::{Risk, RiskFacts};
 use super::text_enum::text_enum;
+use super::web_page::plan::FormPlan;
 pub use action::CallAction;
 pub use key::ActionKey;
 pub use refused::{denial, turn_ended};
@@ -89,6 +91,14 @@ impl AskReason {
             agent_says: agent.and_then(quotation),
             author_says: author.and_then(quotation),
         }
+    }
+
+    /// Makes the reason one about the form that the call submits.
+    pub fn about_form(mut self, plan: &FormPlan) -> AskReason {
+        let (values, was_cut) = form::values(plan);
+        self.action = CallAction::of_form(values, self.risk);
+        self.arguments.truncated |= was_cut;
+        self
     }
 
     /// Returns the lines to show, without the arguments themselves. Arguments that are longer than what is shown say so

@@ -2,14 +2,16 @@
 //! 2026-07-28, multi-round-trip requests).
 
 mod attributed;
+mod held;
 mod input;
 mod state;
 
 pub use self::attributed::{attributed, attributed_log, attributed_result};
+pub use self::held::{held_question, is_answer};
 pub use self::input::{
-    Asked, CONSENT_KEY, Capabilities, Misfit, QUESTION_BYTES_MAX, TooLarge, has_other_spelling,
+    Asked, CONSENT_KEY, Capabilities, HELD_KEY, Misfit, QUESTION_BYTES_MAX, TooLarge, has_other_spelling,
 };
-pub use self::state::{Bound, RoundConsent, State};
+pub use self::state::{Bound, HeldQuestion, RoundConsent, State};
 pub use super::relay::QuestionKind;
 
 /// Largest part of `clientCapabilities` that is passed on, in bytes.

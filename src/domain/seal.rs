@@ -127,6 +127,26 @@ pub enum Place<'a> {
         /// Hash of the cache key that the text is read with.
         hash: &'a [u8; 32],
     },
+    /// Draft of a form of a web page.
+    WebDraft {
+        /// Tenant of the key.
+        tenant: TenantId,
+        /// API key of the draft; nil for the bootstrap key.
+        principal: Uuid,
+        /// Id of the form's server.
+        server: ServerId,
+        /// Digest of the form's page and selector.
+        form: &'a [u8; 32],
+    },
+    /// Cookies that a key keeps at a server of web pages.
+    WebCookies {
+        /// Tenant of the key.
+        tenant: TenantId,
+        /// API key of the cookies; nil for the bootstrap key.
+        principal: Uuid,
+        /// Id of the server.
+        server: ServerId,
+    },
     /// Secret that signs a tenant's webhook, bound to its receiver.
     WebhookSecret {
         /// Tenant of the webhook.
@@ -188,6 +208,19 @@ impl Place<'_> {
                 out.extend(tenant.0.as_bytes());
                 out.extend(principal.as_bytes());
                 out.extend(hash);
+            }
+            Place::WebDraft { tenant, principal, server, form } => {
+                out.extend(b"web draft\0");
+                out.extend(tenant.0.as_bytes());
+                out.extend(principal.as_bytes());
+                out.extend(server.0.as_bytes());
+                out.extend(form);
+            }
+            Place::WebCookies { tenant, principal, server } => {
+                out.extend(b"web cookies\0");
+                out.extend(tenant.0.as_bytes());
+                out.extend(principal.as_bytes());
+                out.extend(server.0.as_bytes());
             }
             Place::WebhookSecret { tenant, url } => {
                 out.extend(b"webhook secret\0");
@@ -325,6 +358,40 @@ mod tests {
             Place::ServerSecretAt { tenant: tenant(2), server: server(1), place: &x },
             Place::ServerSecretAt { tenant: tenant(1), server: server(2), place: &x },
             Place::ServerSecretAt { tenant: tenant(1), server: server(1), place: &y },
+            Place::WebDraft {
+                tenant: tenant(1),
+                principal: Uuid::from_u128(1),
+                server: server(1),
+                form: &[1; 32],
+            },
+            Place::WebDraft {
+                tenant: tenant(2),
+                principal: Uuid::from_u128(1),
+                server: server(1),
+                form: &[1; 32],
+            },
+            Place::WebDraft {
+                tenant: tenant(1),
+                principal: Uuid::from_u128(2),
+                server: server(1),
+                form: &[1; 32],
+            },
+            Place::WebDraft {
+                tenant: tenant(1),
+                principal: Uuid::from_u128(1),
+                server: server(2),
+                form: &[1; 32],
+            },
+            Place::WebDraft {
+                tenant: tenant(1),
+                principal: Uuid::from_u128(1),
+                server: server(1),
+                form: &[2; 32],
+            },
+            Place::WebCookies { tenant: tenant(1), principal: Uuid::from_u128(1), server: server(1) },
+            Place::WebCookies { tenant: tenant(2), principal: Uuid::from_u128(1), server: server(1) },
+            Place::WebCookies { tenant: tenant(1), principal: Uuid::from_u128(2), server: server(1) },
+            Place::WebCookies { tenant: tenant(1), principal: Uuid::from_u128(1), server: server(2) },
             Place::CachedText { tenant: tenant(1), principal: Uuid::from_u128(1), hash: &[1; 32] },
             Place::CachedText { tenant: tenant(2), principal: Uuid::from_u128(1), hash: &[1; 32] },
             Place::CachedText { tenant: tenant(1), principal: Uuid::from_u128(2), hash: &[1; 32] },

@@ -7,19 +7,24 @@ pub enum ServerKind {
     Http,
     /// Program of the deployment, over its standard input and output.
     Stdio,
+    /// Forms of web pages, at their URLs.
+    WebPage,
     /// Kind of a newer release, by its name. Such a server is shown, and never contacted.
     Unknown(Box<str>),
 }
 
 impl ServerKind {
     /// Names of the kinds that can be added.
-    pub const NAMES: [&'static str; 2] = ["http", "stdio"];
+    pub const NAMES: [&'static str; 3] = ["http", "stdio", "web_page"];
+    /// Names of the kinds that management tools can add.
+    pub const NAMES_OVER_MCP: [&'static str; 2] = ["http", "stdio"];
 
     /// Returns the kind of this name; `None` if this release knows none.
     pub fn parse(name: &str) -> Option<ServerKind> {
         match name {
             "http" => Some(ServerKind::Http),
             "stdio" => Some(ServerKind::Stdio),
+            "web_page" => Some(ServerKind::WebPage),
             _ => None,
         }
     }
@@ -29,6 +34,7 @@ impl ServerKind {
         match self {
             ServerKind::Http => "http",
             ServerKind::Stdio => "stdio",
+            ServerKind::WebPage => "web_page",
             ServerKind::Unknown(name) => name,
         }
     }
@@ -49,7 +55,7 @@ mod tests {
         for name in ServerKind::NAMES {
             assert_eq!(ServerKind::parse(name).as_ref().map(ServerKind::as_str), Some(name));
         }
-        assert_eq!(ServerKind::from("web_page".to_owned()).as_str(), "web_page");
-        assert_eq!(ServerKind::parse("web_page"), None);
+        assert_eq!(ServerKind::from("later".to_owned()).as_str(), "later");
+        assert_eq!(ServerKind::parse("later"), None);
     }
 }

@@ -77,6 +77,20 @@ pub fn masked(url: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Returns a URL as those see it who may not know its path, which can be a secret of its own: scheme, host and port, and the
+/// mask for what follows.
+pub fn masked_after_host(url: &str) -> Cow<'_, str> {
+    let masked = masked(url);
+    let host = masked.find("://").map_or(0, |at| at + "://".len());
+    let Some(end) = masked.get(host..).and_then(|rest| rest.find(['/', '?', '#'])).map(|at| host + at) else {
+        return masked;
+    };
+    match masked.get(end..) {
+        None | Some("" | "/") => masked,
+        Some(_) => Cow::Owned(format!("{}/{MASK}", masked.get(..end).unwrap_or_default())),
+    }
+}
+
 /// Returns whether a URL contains the mask, that is, was copied from an answer of the gateway.
 pub fn is_masked(url: &str) -> bool {
     url.contains(MASK)
@@ -120,6 +134,23 @@ mod tests {
         }
         assert_eq!(of("https://A.example/x?y").to_string(), "https://a.example:443/x");
         assert_eq!(ServerPlace::of("/x"), None);
+    }
+
+    #[test]
+    fn a_path_is_masked_where_it_may_not_be_seen() {
+        for (url, shown) in [
+            ("https://h.example", "https://h.example"),
+            ("https://h.example/", "https://h.example/"),
+            ("https://h.example:8443/hooks/T0/s3cret", "https://h.example:8443/[redacted]"),
+            ("https://h.example/?k=s3cret", "https://h.example/[redacted]"),
+            ("https://h.example?k=s3cret", "https://h.example/[redacted]"),
+            ("https://h.example#s3cret", "https://h.example/[redacted]"),
+            ("https://u:s3cret@h.example/a/s3cret", "https://[redacted]@h.example/[redacted]"),
+            ("/s3cret", "/[redacted]"),
+            ("ä/s3cret", "ä/[redacted]"),
+        ] {
+            assert_eq!(masked_after_host(url), shown, "{url}");
+        }
     }
 
     #[test]

@@ -38,10 +38,12 @@ pub fn validate(
         | (Variant::Read, Tier::Read | Tier::Unknown)
         | (Variant::Write, Tier::Write | Tier::Unknown) => Verdict::Allow,
         (Variant::Write, Tier::Read) => {
-            Verdict::Warn(format!("Tool '{tool}' is marked read-only by server, call_tool_read is enough"))
+            let who = who(annotations);
+            Verdict::Warn(format!("Tool '{tool}' is marked read-only by {who}, call_tool_read is enough"))
         }
         (Variant::Read, Tier::Write) => {
-            let message = format!("Tool '{tool}' is not marked read-only by server, use call_tool_write");
+            let who = who(annotations);
+            let message = format!("Tool '{tool}' is not marked read-only by {who}, use call_tool_write");
             mismatch(message, OperationType::Write, strictness)
         }
         (Variant::Read | Variant::Write, Tier::Destructive) => {
@@ -52,8 +54,14 @@ pub fn validate(
     }
 }
 
+/// Returns who says what a tool does, in the words of a refusal.
+fn who(annotations: Annotations) -> &'static str {
+    if annotations.by_admin { "your administrator" } else { "server" }
+}
+
 fn why_destructive(annotations: Annotations) -> &'static str {
     match (annotations.destructive, annotations.read_only) {
+        (Some(true), _) if annotations.by_admin => "is marked destructive by your administrator",
         (Some(true), _) => "is marked destructive by server",
         (_, None) => "has no annotations and this key does not trust it",
         (_, Some(_)) => "does not say it is non-destructive and this key does not trust it",
@@ -75,11 +83,13 @@ mod tests {
 
     use super::*;
 
-    const READ: Annotations = Annotations { read_only: Some(true), destructive: None };
-    const WRITE: Annotations = Annotations { read_only: Some(false), destructive: Some(false) };
-    const DESTRUCTIVE: Annotations = Annotations { read_only: None, destructive: Some(true) };
-    const NONE: Annotations = Annotations { read_only: None, destructive: None };
-    const HALF: Annotations = Annotations { read_only: Some(false), destructive: None };
+    const READ: Annotations = Annotations { read_only: Some(true), destructive: None, by_admin: false };
+    const WRITE: Annotations =
+        Annotations { read_only: Some(false), destructive: Some(false), by_admin: false };
+    const DESTRUCTIVE: Annotations =
+        Annotations { read_only: None, destructive: Some(true), by_admin: false };
+    const NONE: Annotations = Annotations { read_only: None, destructive: None, by_admin: false };
+    const HALF: Annotations = Annotations { read_only: Some(false), destructive: None, by_admin: false };
 
     fn text(verdict: Verdict) -> String {
         match verdict {
@@ -94,12 +104,15 @@ mod tests {
     fn every_text_is_documented() {
         let page = include_str!("../../docs/intent.md");
         for variant in Variant::ALL {
-            for annotations in [READ, WRITE, DESTRUCTIVE, NONE, HALF] {
+            let said = [READ, WRITE, DESTRUCTIVE, NONE, HALF];
+            let overridden = [READ, WRITE, DESTRUCTIVE].map(|said| Annotations { by_admin: true, ..said });
+            for annotations in said.into_iter().chain(overridden) {
                 for trust in [Unannotated::Trust, Unannotated::Distrust] {
                     let said = text(validate("x:y", variant, annotations, trust, Strictness::Strict));
-                    let said = said
-                        .trim_start_matches("warn: ")
-                        .replace("'x:y' is marked destr", "'github:delete_repo' is marked destr");
+                    let said = said.trim_start_matches("warn: ").replace(
+                        "'x:y' is marked destructive by s",
+                        "'github:delete_repo' is marked destructive by s",
+                    );
                     assert!(said == "allow" || page.contains(&said), "docs/intent.md has not: {said}");
                 }
             }
@@ -165,7 +178,7 @@ mod tests {
             write in any::<bool>(),
             distrust in any::<bool>(),
         ) {
-            let annotations = Annotations { read_only, destructive: Some(true) };
+            let annotations = Annotations { read_only, destructive: Some(true), by_admin: false };
             let variant = if write { Variant::Write } else { Variant::Read };
             let unannotated = if distrust { Unannotated::Distrust } else { Unannotated::Trust };
             let verdict = validate("x:y", variant, annotations, unannotated, Strictness::Strict);

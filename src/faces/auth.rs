@@ -1,5 +1,6 @@
 //! Authentication: finds the caller of a request from its headers.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::response::Response;
@@ -78,18 +79,22 @@ impl Presented<'_> {
     }
 }
 
-/// Returns the caller of a request. Clients without a valid key cannot tell the failures apart.
+/// Returns the caller of a request from `address`. Clients without a valid key cannot tell the failures apart.
 ///
 /// # Errors
 /// The credential is missing or not valid, its tenant is suspended or does not exist, or keys cannot be confirmed now.
-pub async fn caller(faces: &Faces, presented: Presented<'_>) -> Result<Arc<Caller>, AuthError> {
+pub async fn caller(
+    faces: &Faces,
+    presented: Presented<'_>,
+    address: Option<IpAddr>,
+) -> Result<Arc<Caller>, AuthError> {
     let Some(secret) = presented.credential else {
-        faces.gateway.tenants.count_auth_failure(None);
+        faces.gateway.tenants.count_auth_failure(None, address);
         return Err(AuthError::Unauthenticated);
     };
     let caller = faces.gateway.tenants.authenticate(secret, presented.tenant).await;
     if caller.as_ref().is_err_and(|error| *error == AuthError::Unauthenticated) {
-        faces.gateway.tenants.count_auth_failure(Some(secret));
+        faces.gateway.tenants.count_auth_failure(Some(secret), address);
     }
     caller
 }

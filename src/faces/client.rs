@@ -1,8 +1,8 @@
-//! Client address of a request, for traces.
+//! Client address of a request, for traces and records.
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 
 use super::connections::Connections;
 use crate::domain::span::Span;
@@ -16,6 +16,24 @@ pub fn describe(span: &mut Span, peer: SocketAddr, headers: &HeaderMap, connecti
             span.set("client.address", peer.ip().to_canonical().to_string());
             span.set("client.port", i64::from(peer.port()));
         }
+    }
+}
+
+/// Address of a request's client, as an extension of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientAddress(pub IpAddr);
+
+impl ClientAddress {
+    /// Returns the address of the client of a request that came from `peer`: its own, or behind a trusted proxy that of the
+    /// client which the proxy names.
+    pub fn of(peer: SocketAddr, headers: &HeaderMap, connections: &Connections) -> ClientAddress {
+        let forwarded = forwarded_for(peer.ip(), headers, connections);
+        ClientAddress(forwarded.unwrap_or_else(|| peer.ip().to_canonical()))
+    }
+
+    /// Returns the address of a request that passed the gate; `None` without a connection.
+    pub fn in_extensions(extensions: &Extensions) -> Option<IpAddr> {
+        extensions.get::<ClientAddress>().map(|address| address.0)
     }
 }
 

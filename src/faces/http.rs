@@ -13,9 +13,10 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::auth::{HeaderFault, Presented, single};
+use super::client::ClientAddress;
 use super::listener::{Doors, Peer, serve_connections};
 use super::request::{self, RequestId};
-use super::{Faces, acp, auth, mcp, rest, wire};
+use super::{Faces, acp, auth, landing, mcp, rest, wire};
 use crate::gateway::{AuthError, Readiness};
 
 /// Creates the router of the main listener.
@@ -74,8 +75,12 @@ async fn let_in(faces: &Faces, mut request: Request, next: Next) -> Response {
     if request.uri().path().starts_with("/.well-known/") {
         return wire::error::not_found(Some(&id));
     }
-    let called = auth::caller(faces, presented).await;
+    if let Some(page) = landing::page(request.method(), request.uri()) {
+        return page;
+    }
     let peer = request.extensions().get::<Peer>();
+    let address = peer.map(|peer| ClientAddress::of(peer.address, headers, &faces.connections));
+    let called = auth::caller(faces, presented, address.map(|address| address.0)).await;
     let has_room = peer.is_none_or(|peer| match &called {
         Ok(caller) => faces.connections.authenticated(&peer.connection, caller),
         Err(AuthError::Unauthenticated | AuthError::Suspended) => {
@@ -91,6 +96,9 @@ async fn let_in(faces: &Faces, mut request: Request, next: Next) -> Response {
         Err(error) => return closing(auth::refuse(error, &id)),
     };
     request.extensions_mut().insert(RequestId(id.clone()));
+    if let Some(address) = address {
+        request.extensions_mut().insert(address);
+    }
     let mut response = next.run(request).await;
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(request::ID, value);

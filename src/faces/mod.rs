@@ -10,6 +10,7 @@ mod client;
 pub mod connections;
 pub mod http;
 mod impatient;
+mod landing;
 mod listener;
 pub mod mcp;
 mod request;

@@ -5,7 +5,9 @@
 //! which is compared. Seals with the full place, made by the next release, can be read already. A credential that cannot be
 //! opened makes only its own server unavailable.
 
+mod fields;
 mod headers;
+mod named;
 mod veil;
 
 use std::collections::HashMap;
@@ -14,11 +16,13 @@ use http::header::{HeaderName, HeaderValue};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+pub use self::fields::FieldSecrets;
 pub use self::headers::Headers;
 pub(super) use self::veil::veil;
 use crate::domain::id::TenantId;
 use crate::domain::origin::Origin;
 use crate::domain::seal::{self, KEY_BYTES, Key, Keyring, NONCE_BYTES, Place};
+use crate::domain::server_kind::ServerKind;
 use crate::domain::server_url::ServerPlace;
 use crate::gateway::error::GatewayError;
 use crate::store::{DataKey, SecretRows, Server, ServerSecret, Store};
@@ -31,11 +35,13 @@ pub(super) struct Opened {
     pub(super) credential: Credential,
     /// Custom headers; empty if there are none or they could not be opened.
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    /// Secrets for fields of web pages, by name; empty for other kinds, or if they could not be opened.
+    pub(super) fields: Vec<(String, Zeroizing<String>)>,
 }
 
 impl Opened {
     fn without(credential: Credential) -> Opened {
-        Opened { credential, headers: Vec::new() }
+        Opened { credential, headers: Vec::new(), fields: Vec::new() }
     }
 }
 
@@ -56,7 +62,7 @@ impl<'a> Opener<'a> {
         }
     }
 
-    /// Opens the headers of `server`. If they cannot be opened, the credential is `Locked`.
+    /// Opens the headers of `server`, or the secrets for fields of its pages. If they cannot be opened, the credential is `Locked`.
     pub(super) fn open(&self, server: &Server) -> Opened {
         if server.header_names.is_empty() {
             return Opened::without(Credential::None);
@@ -65,9 +71,14 @@ impl<'a> Opener<'a> {
     }
 
     fn try_open(&self, server: &Server) -> Option<Opened> {
-        let headers = headers::from_sealable(&self.open_text(server)?)?;
-        let secret = self.secrets.get(&server.server_id)?;
-        Some(Opened { credential: Credential::Is(secret.secret_id), headers })
+        let text = self.open_text(server)?;
+        let credential = Credential::Is(self.secrets.get(&server.server_id)?.secret_id);
+        Some(match server.kind {
+            ServerKind::WebPage => {
+                Opened { fields: named::from_sealable(&text)?, ..Opened::without(credential) }
+            }
+            _ => Opened { headers: headers::from_sealable(&text)?, ..Opened::without(credential) },
+        })
     }
 
     /// Opens the sealed text of `server`; `None` if it was sealed for another server, address or key.

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::domain::consent::MayNotDecide;
+use crate::domain::id::KeyId;
 use crate::domain::refusal::Refusal;
 use crate::store::StoreError;
 
@@ -60,6 +61,10 @@ impl GatewayError {
         match error {
             StoreError::NotFound => GatewayError::NotFound(what),
             StoreError::Conflict(text) => GatewayError::Conflict(text.to_owned()),
+            StoreError::Rotated(KeyId(successor)) => GatewayError::Conflict(format!(
+                "the key has a successor, {successor}: rotate that one; or, if its secret was lost, revoke it (mcpproxy key revoke \
+                 {successor}) and rotate this one again"
+            )),
             StoreError::Limit(bound) => {
                 GatewayError::Limit(format!("the limit of this deployment is reached: {bound}"))
             }

@@ -10,6 +10,8 @@ mod clock;
 mod consent;
 mod credentials;
 mod error;
+#[cfg(test)]
+mod example;
 mod kept;
 mod life;
 mod log;
@@ -36,13 +38,13 @@ pub use calls::{
 };
 pub use catalog::{
     Catalog, DirectPage, DirectView, ListKey, ListPlan, Offer, OffersPage, OffersView, ServerEntry,
-    ServerState, ServerStates, Tool, View,
+    ServerState, ServerStates, Tool, ToolCounts, View,
 };
 pub use consent::{
-    Consent, ConsentEnd, ConsentMeasures, ConsentNews, ConsentView, DecideRequest, Deciding, Deliveries,
-    ShownConsent, WebhookRequest,
+    Consent, ConsentBoard, ConsentEnd, ConsentHeard, ConsentMeasures, ConsentNews, ConsentView,
+    DecideRequest, Deciding, Deliveries, ShownConsent, WebhookRequest, next_consent_poll,
 };
-pub use credentials::Headers;
+pub use credentials::{FieldSecrets, Headers};
 pub use error::GatewayError;
 pub use life::Lifecycle;
 pub use log::{
@@ -50,7 +52,7 @@ pub use log::{
     ReadUnderWay, RecordUnavailable, RefusedAttempt, TailReach,
 };
 pub use mailbox::{Mailbox, REPLY_BYTES_MAX, ReplyEnd};
-pub use options::{ActivityLimits, EmbeddingsOptions, Options};
+pub use options::{ActivityLimits, EmbeddingsOptions, LiveSettings, Options, Reread};
 pub use outlive::{Apart, Outlive};
 pub use rounds::Rounds;
 pub use search::{Detail, LIMIT_DEFAULT, LIMIT_MAX, Search, SearchRequest, SearchResult};
@@ -58,11 +60,11 @@ pub use servers::{
     LOG_LIMIT_MAX, LogPage, MasterKeysError, OfferName, OverrideRequest, OverrideView, Reconnect,
     ServerChange, ServerRequest, ServerView, Servers, ToolView,
 };
-pub use sessions::{ClientSessions, ResourceNews, UpdatesDue};
+pub use sessions::{ClientSessions, ResourceNews, SessionStreamHold, UpdatesDue};
 pub use tenants::{
     Access, AskingKeys, AuthError, Caller, CallerPolicies, CompiledPolicy, Heard, KeyCreated, KeyRequest,
-    Listening, MEMORY_RETRY_AFTER_S, NamedKeys, PolicyView, Prints, QuotaView, SUSPENDED, Tenants, Topic,
-    overloaded,
+    KeyRotated, Listening, MEMORY_RETRY_AFTER_S, NamedKeys, PolicyView, Prints, QuotaView, SUSPENDED,
+    Tenants, Topic, overloaded,
 };
 pub use trace::{
     LostSpans, OpenSpan, SpanSink, Trace, Tracer, current as current_span, within as within_span,

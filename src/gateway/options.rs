@@ -1,10 +1,12 @@
 //! Options that the program gives the gateway at start.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::rounds::Rounds;
 use super::trace::Tracer;
+use crate::domain::bootstrap::BootstrapKey;
 use crate::domain::id::ReplicaId;
 use crate::domain::policy::RuleSet;
 use crate::domain::quota::Quotas;
@@ -35,8 +37,8 @@ pub struct Options {
     pub consent_hold: Duration,
     /// Limits on the permission requests of one key.
     pub consent: AskLimits,
-    /// SHA-256 of the bootstrap key.
-    pub bootstrap_hash: [u8; 32],
+    /// Bootstrap key, by its digests.
+    pub bootstrap: BootstrapKey,
     /// Longest time without confirmation of keys and revisions before requests are refused.
     pub stale_max: Duration,
     /// Programs that tenants may run as upstream servers.
@@ -53,6 +55,8 @@ pub struct Options {
     pub schemas_bytes_max: usize,
     /// Interval at which servers without announcements are listed again.
     pub relist_interval: Duration,
+    /// Interval at which web pages are fetched again.
+    pub page_refresh: Duration,
     /// Interval at which servers that announce changes are listed again.
     pub relist_announced_interval: Duration,
     /// Most servers whose announcements one replica awaits.
@@ -63,6 +67,8 @@ pub struct Options {
     pub relist_places: usize,
     /// Time after its last sign of life for which a server counts as connected.
     pub connected_for: Duration,
+    /// Time after the last fetch that worked for which web pages count as connected.
+    pub pages_connected_for: Duration,
     /// Most bytes of arguments and of results that a record keeps.
     pub preview_bytes: usize,
     /// Limits of the activity log.
@@ -89,6 +95,26 @@ pub struct Options {
     pub embeddings: Option<EmbeddingsOptions>,
     /// Trace exporter; `None` without tracing.
     pub tracer: Option<Arc<Tracer>>,
+    /// Settings that the program takes again while it runs.
+    pub live_settings: Arc<dyn LiveSettings>,
+}
+
+/// Settings that the program takes again while it runs, as whoever read them keeps them.
+pub trait LiveSettings: fmt::Debug + Send + Sync {
+    /// Reads the settings again, and puts those into force that may change while the gateway runs. Blocks the thread.
+    ///
+    /// # Errors
+    /// Sentences that say why nothing has changed, and what to do. They repeat no value.
+    fn reread(&self) -> Result<Reread, String>;
+}
+
+/// Outcome of reading the settings again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reread {
+    /// Names of the settings that have another value in force now.
+    pub changed: Vec<String>,
+    /// Names of the settings that were given another value, which only a restart takes.
+    pub needs_restart: Vec<String>,
 }
 
 /// Limits of the activity log.

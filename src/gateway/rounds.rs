@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::credentials::random;
 use crate::domain::id::{KeyId, TenantId};
-use crate::domain::rounds::{RoundConsent, State};
+use crate::domain::rounds::{HeldQuestion, RoundConsent, State};
 use crate::domain::seal::{self, Key, Place};
 
 /// Purpose label for deriving keys from the shared secrets.
@@ -24,6 +24,7 @@ const SEALED_CHARS_MAX: usize = 96 * 1024;
 pub(super) struct Carried<'a> {
     pub(super) first: Ulid,
     pub(super) consent: Option<RoundConsent>,
+    pub(super) held: Option<HeldQuestion>,
     pub(super) own: &'a str,
 }
 
@@ -65,8 +66,8 @@ impl Rounds {
         carried: Carried<'_>,
         now: DateTime<Utc>,
     ) -> Option<String> {
-        let Carried { first, consent, own } = carried;
-        let state = State { expires_at: now + STATE_TTL, first, consent, own: own.to_owned() };
+        let Carried { first, consent, held, own } = carried;
+        let state = State { expires_at: now + STATE_TTL, first, consent, held, own: own.to_owned() };
         // each place has its own key and few states, so random nonces suffice
         let key = self.keys.first()?.derive(digest);
         let sealed = seal::seal(&key, random().ok()?, whose.place(digest), &state.encode()).ok()?;
@@ -112,7 +113,7 @@ mod tests {
     }
 
     fn sealed(own: &str) -> String {
-        let carried = Carried { first: Ulid::from_parts(3, 4), consent: None, own };
+        let carried = Carried { first: Ulid::from_parts(3, 4), consent: None, held: None, own };
         rounds(&["one"]).seal(WHOSE, &[7; 32], carried, at(0)).unwrap()
     }
 

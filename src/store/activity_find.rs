@@ -5,6 +5,8 @@
 //! value is common on one day and rare on another. So the newest records are read by time first, and the number of hits
 //! decides how to go on.
 
+use std::time::{Duration, Instant};
+
 use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use uuid::Uuid;
 
@@ -21,7 +23,59 @@ const CHUNK_ROWS_MAX: i64 = 20_000;
 /// Fewest hits among [`PROBE_ROWS`] with which reading by time goes on; with fewer, the rest is read by value.
 const HITS_MIN: i64 = 4;
 
+/// Longest time for which one search looks for a text.
+const TEXT_SEARCH_MAX: Duration = Duration::from_secs(1);
+/// Time that one statement of such a search should take. Its number of records follows from the time of the one before.
+const TEXT_STEP: Duration = Duration::from_millis(100);
+/// Number of records that the first statement of such a search reads, and fewest of a later one.
+const TEXT_ROWS_MIN: i64 = 100;
+/// Most records that one statement of such a search reads.
+const TEXT_ROWS_MAX: i64 = 10_000;
+
+/// Records that a search for a text found, and how far it came.
+#[derive(Clone, Debug)]
+pub struct ActivityHits {
+    /// Records, newest first.
+    pub rows: Vec<ActivityRow>,
+    /// Time back to which all records were looked at.
+    pub searched_to: DateTime<Utc>,
+    /// Start and id of the last record that was looked at, from which to go on; `None` when there are no further ones.
+    pub next: Option<(DateTime<Utc>, Uuid)>,
+}
+
 impl Store {
+    /// Returns the newest records that match the filter, open ones included, at most `limit`. The search ends after
+    /// [`TEXT_SEARCH_MAX`] whatever it found: no index holds texts.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn search_activity(
+        &self,
+        tenant: TenantId,
+        filter: &ActivityFilter,
+        limit: i64,
+    ) -> Result<ActivityHits, StoreError> {
+        let began = Instant::now();
+        let mut tx = self.begin(Lane::Report, TxAccess::TenantSnapshot(tenant)).await?;
+        let mut query = select("activity_open", tenant);
+        push_filter(&mut query, filter);
+        push_before(&mut query, filter.before);
+        query.push(" order by started_at desc, id desc limit ").push_bind(limit);
+        let open: Vec<ActivityRow> = query.build_query_as().fetch_all(&mut *tx).await?;
+        let mut search = Search::new(tenant, filter, limit);
+        let next = search.text_until(&mut tx, began + TEXT_SEARCH_MAX).await?;
+        tx.commit().await?;
+        let mut rows = search.found;
+        // older open ones come with the page that reaches them
+        rows.extend(open.into_iter().filter(|row| next.is_none_or(|next| (row.started_at, row.id) >= next)));
+        rows.sort_by_key(|row| std::cmp::Reverse((row.started_at, row.id)));
+        let is_cut = i64::try_from(rows.len()).is_ok_and(|found| found >= limit);
+        rows.truncate(usize::try_from(limit).unwrap_or(0));
+        let last = rows.last().filter(|_| is_cut).map(|row| (row.started_at, row.id));
+        let next = last.or(next);
+        Ok(ActivityHits { rows, searched_to: next.map_or(filter.start, |(at, _)| at), next })
+    }
+
     /// Returns a page of records, newest first, open ones included.
     ///
     /// # Errors
@@ -53,9 +107,7 @@ async fn find(
     filter: &ActivityFilter,
     limit: i64,
 ) -> Result<Vec<ActivityRow>, StoreError> {
-    let before = filter.before;
-    let end = before.map_or(filter.end, |(at, _)| filter.end.min(at + TimeDelta::milliseconds(1)));
-    let mut search = Search { tenant, filter, limit, before, end, found: Vec::new() };
+    let mut search = Search::new(tenant, filter, limit);
     if filter.has_values() {
         search.by_time_while_it_pays(tx).await?;
         search.by_value(tx).await?;
@@ -75,13 +127,44 @@ struct Search<'a> {
     found: Vec<ActivityRow>,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(tenant: TenantId, filter: &'a ActivityFilter, limit: i64) -> Search<'a> {
+        let before = filter.before;
+        let end = before.map_or(filter.end, |(at, _)| filter.end.min(at + TimeDelta::milliseconds(1)));
+        Search { tenant, filter, limit, before, end, found: Vec::new() }
+    }
+
     fn missing(&self) -> i64 {
         self.limit - i64::try_from(self.found.len()).unwrap_or(i64::MAX)
     }
 
     fn is_done(&self) -> bool {
         self.missing() <= 0 || self.end <= self.filter.start
+    }
+
+    /// Reads by time until `deadline`. Returns the position that was reached; `None` when there are no further records.
+    async fn text_until(
+        &mut self,
+        tx: &mut Unit,
+        deadline: Instant,
+    ) -> Result<Option<(DateTime<Utc>, Uuid)>, StoreError> {
+        let mut rows = TEXT_ROWS_MIN;
+        while !self.is_done() {
+            let began = Instant::now();
+            let edge = self.edge(tx, rows).await?;
+            self.by_time(tx, self.filter.start, edge).await?;
+            let Some(edge) = edge else { return Ok(None) };
+            (self.before, self.end) = (Some(edge), edge.0 + TimeDelta::milliseconds(1));
+            let now = Instant::now();
+            if now >= deadline {
+                break;
+            }
+            let took_us = i64::try_from((now - began).as_micros()).unwrap_or(i64::MAX).max(1);
+            let step_us = i64::try_from(TEXT_STEP.as_micros()).unwrap_or(i64::MAX);
+            rows = rows.saturating_mul(step_us) / took_us;
+            rows = rows.clamp(TEXT_ROWS_MIN, TEXT_ROWS_MAX);
+        }
+        Ok(self.before.filter(|_| self.end > self.filter.start))
     }
 
     /// Reads by time for as long as enough of the records match.

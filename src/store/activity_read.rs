@@ -1,5 +1,7 @@
 //! Reads of the activity log: open and final records as one list, newest first, paged by key.
 
+use std::net::IpAddr;
+
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, Postgres, QueryBuilder};
 use ulid::Ulid;
@@ -9,6 +11,7 @@ use super::activity_write::columns_but;
 use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::activity::{RecordKind, Source, Status, time_of};
+use crate::domain::annotations::Tier;
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::operation::OperationType;
 use crate::domain::policy::Ruling;
@@ -24,14 +27,22 @@ pub struct ActivityFilter {
     pub server: Option<String>,
     /// Name of the tool at its server.
     pub tool: Option<String>,
+    /// Tier that the tool had at the time of the call.
+    pub tier: Option<Tier>,
+    /// True for only those calls whose tool was not of tier read: what may have changed something.
+    pub not_read: bool,
     /// Status of the record (`status`).
     pub status: Option<Status>,
     /// Operation type, as declared or as implied by the tool variant.
     pub intent_type: Option<OperationType>,
     /// Id of the API key.
     pub key: Option<KeyId>,
+    /// Name that the API key had at the time.
+    pub key_name: Option<String>,
     /// Owner of the API key.
     pub owner: Option<String>,
+    /// Address of the client.
+    pub client_address: Option<IpAddr>,
     /// Id of the session.
     pub session_id: Option<String>,
     /// Id of the request.
@@ -40,6 +51,8 @@ pub struct ActivityFilter {
     pub decision: Option<Ruling>,
     /// Id of the permission request.
     pub consent_id: Option<Uuid>,
+    /// Text in the previews of arguments or result, in any case; only for [`Store::search_activity`], which bounds its time.
+    pub contains: Option<String>,
     /// Earliest start of a record, inclusive.
     pub start: DateTime<Utc>,
     /// Latest start of a record, exclusive.
@@ -73,9 +86,11 @@ pub struct ActivityRow {
     pub rule: Option<String>,
     pub consent_id: Option<Uuid>,
     pub key_id: Option<Uuid>,
+    pub key_name: Option<String>,
     pub owner: Option<String>,
     pub client_name: Option<String>,
     pub client_version: Option<String>,
+    pub client_address: Option<String>,
     pub session_id: Option<String>,
     pub request_id: Option<String>,
     pub trace_id: Option<String>,
@@ -102,15 +117,17 @@ impl ActivityRow {
 
 impl ActivityFilter {
     /// Returns columns, the values that they must have, and the values that their indexes leave out as the most common.
-    fn texts(&self) -> [(&'static str, Option<&str>, &'static str); 10] {
+    fn texts(&self) -> [(&'static str, Option<&str>, &'static str); 12] {
         [
             ("type", self.kind.map(RecordKind::as_str), RecordKind::ToolCall.as_str()),
             ("source", self.source.map(Source::as_str), Source::Mcp.as_str()),
             ("status", self.status.map(Status::as_str), Status::Success.as_str()),
+            ("tier", self.tier.map(Tier::as_str), Tier::Read.as_str()),
             ("intent_type", self.intent_type.map(OperationType::as_str), OperationType::Read.as_str()),
             ("decision", self.decision.map(Ruling::as_str), Ruling::Allowed.as_str()),
             ("server", self.server.as_deref(), ""),
             ("tool", self.tool.as_deref(), ""),
+            ("key_name", self.key_name.as_deref(), ""),
             ("owner", self.owner.as_deref(), ""),
             ("session_id", self.session_id.as_deref(), ""),
             ("request_id", self.request_id.as_deref(), ""),
@@ -120,6 +137,8 @@ impl ActivityFilter {
     /// Returns whether the filter selects records by values, not only by time.
     pub(super) fn has_values(&self) -> bool {
         self.key.is_some()
+            || self.not_read
+            || self.client_address.is_some()
             || self.consent_id.is_some()
             || self.texts().into_iter().any(|(_, value, _)| value.is_some())
     }
@@ -182,8 +201,18 @@ pub(super) fn push_values(query: &mut QueryBuilder<Postgres>, filter: &ActivityF
             query.push(" and ").push(column).push(" <> '").push(common).push("'");
         }
     }
+    if filter.not_read {
+        query.push(" and tier <> 'read'");
+    }
     if let Some(key) = filter.key {
         query.push(" and key_id = ").push_bind(key.0);
+    }
+    if let Some(address) = filter.client_address {
+        query.push(" and client_address = ").push_bind(address.to_string());
+    }
+    if let Some(text) = &filter.contains {
+        query.push(" and (strpos(lower(arguments), lower(").push_bind(text.clone());
+        query.push(")) > 0 or strpos(lower(response), lower(").push_bind(text.clone()).push(")) > 0)");
     }
     if let Some(consent) = filter.consent_id {
         query.push(" and consent_id = ").push_bind(consent);

@@ -12,9 +12,10 @@ use uuid::Uuid;
 
 use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
+use crate::domain::annotations::Tier;
 use crate::domain::id::{KeyId, TenantId};
 
-/// Number of records of one type, status and operation type.
+/// Number of records of one type, status, operation type and tier.
 #[derive(Clone, Debug)]
 pub struct ActivityCount {
     /// Type of the records (`type`).
@@ -23,6 +24,8 @@ pub struct ActivityCount {
     pub status: String,
     /// Operation type, as declared or as implied by the tool variant; `None` if a record has none.
     pub intent_type: Option<String>,
+    /// Tier of the tool at the time of the call; `None` if a record has none.
+    pub tier: Option<String>,
     /// Number of records.
     pub count: i64,
 }
@@ -65,7 +68,7 @@ pub struct DecisionCount {
 /// Summary of a tenant's activity over a period.
 #[derive(Clone, Debug)]
 pub struct ActivitySummary {
-    /// Numbers of records by type, status and operation type.
+    /// Numbers of records by type, status, operation type and tier.
     pub counts: Vec<ActivityCount>,
     /// Tools with the most calls, in descending order.
     pub tools: Vec<CallSummary>,
@@ -77,11 +80,15 @@ pub struct ActivitySummary {
     pub decisions: Vec<DecisionCount>,
 }
 
-/// Key and period that a summary covers.
+/// Records that a summary covers.
 #[derive(Clone, Copy, Debug)]
 pub struct SummaryScope {
     /// Only records of this key; `None` for all keys.
     pub key: Option<KeyId>,
+    /// Only calls of tools of this tier; `None` for all records.
+    pub tier: Option<Tier>,
+    /// True for only those calls whose tool was not of tier read.
+    pub not_read: bool,
     /// Earliest start of a record, inclusive.
     pub start: DateTime<Utc>,
     /// Latest start of a record, exclusive.
@@ -98,12 +105,12 @@ const TALLIES_MAX: usize = 5000;
 /// Memory of a pass for each of its hash tables. With less, Postgres sorts all records on disk, which takes four times
 /// as long.
 const WORK_MEM: &str = "select set_config('work_mem', '16MB', true)";
-/// Query of one pass, with two groupings: all records by type, status and operation type, and calls by tool, outcome
+/// Query of one pass, with two groupings: all records by type, status, operation type and tier, and calls by tool, outcome
 /// and duration class. Both aggregate an inner grouping by all these columns. That has far fewer rows, and Postgres
 /// computes it in parallel.
 const PASS: &str = "
-    select type, status, intent_type, server, tool, outcome, class, sum(count)::bigint as count from (
-        select type, status, intent_type,
+    select type, status, intent_type, tier, server, tool, outcome, class, sum(count)::bigint as count from (
+        select type, status, intent_type, tier,
             case when type in ('tool_call', 'direct_call') then server end as server,
             case when type in ('tool_call', 'direct_call') then tool end as tool,
             case when status in ('upstream_error', 'error', 'unknown') then 'failed'
@@ -112,26 +119,28 @@ const PASS: &str = "
             count(*) as count
         from activity
         where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($5::uuid is null or key_id = $5)
-        group by 1, 2, 3, 4, 5, 6, 7
+            and ($7::text is null or tier = $7) and (not $8 or tier <> 'read')
+        group by 1, 2, 3, 4, 5, 6, 7, 8
     ) as alike
-    group by grouping sets ((type, status, intent_type), (server, tool, outcome, class))
+    group by grouping sets ((type, status, intent_type, tier), (server, tool, outcome, class))
     having grouping(server) = 1 or server is not null
     order by grouping(server) desc, sum(count) desc limit $6";
 
 /// Query for records of calls under way: they are counted as well, but have no duration yet.
 const OPEN: &str = "
-    select type, status, intent_type, null::text as server, null::text as tool, null::text as outcome,
+    select type, status, intent_type, tier, null::text as server, null::text as tool, null::text as outcome,
         null::int as class, count(*) as count
     from activity_open
     where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($4::uuid is null or key_id = $4)
-    group by 1, 2, 3";
+        and ($5::text is null or tier = $5) and (not $6 or tier <> 'read')
+    group by 1, 2, 3, 4";
 
 /// Query for calls that a policy did not simply allow. The index of the filter finds them.
 const DECISIONS: &str = "
     select decision, rule, server, tool, count(*) as calls
     from activity
     where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($4::uuid is null or key_id = $4)
-        and decision <> 'allowed'
+        and decision <> 'allowed' and ($6::text is null or tier = $6) and (not $7 or tier <> 'read')
     group by 1, 2, 3, 4
     order by 5 desc limit $5";
 
@@ -142,6 +151,7 @@ struct Cell {
     kind: Option<String>,
     status: Option<String>,
     intent_type: Option<String>,
+    tier: Option<String>,
     server: Option<String>,
     tool: Option<String>,
     outcome: Option<String>,
@@ -203,7 +213,8 @@ impl Tally {
 /// Sums of all passes.
 #[derive(Default)]
 struct Sums {
-    counts: HashMap<(String, String, Option<String>), i64>,
+    /// Numbers of records by type, status, operation type and tier.
+    counts: HashMap<(String, String, Option<String>, Option<String>), i64>,
     tools: HashMap<(String, String), Tally>,
     servers: HashMap<String, Tally>,
     /// Numbers of calls, by decisions whose own number is 0.
@@ -219,7 +230,7 @@ impl Sums {
     fn add(&mut self, cell: Cell) {
         match (cell.kind, cell.status, cell.server, cell.outcome) {
             (Some(kind), Some(status), ..) => {
-                *self.counts.entry((kind, status, cell.intent_type)).or_default() += cell.count;
+                *self.counts.entry((kind, status, cell.intent_type, cell.tier)).or_default() += cell.count;
             }
             (_, _, Some(server), Some(outcome)) => {
                 self.servers.entry(server.clone()).or_default().add(&outcome, cell.class, cell.count);
@@ -239,7 +250,13 @@ impl Sums {
     }
 
     fn summary(self, top: usize) -> ActivitySummary {
-        let count = |((kind, status, intent_type), count)| ActivityCount { kind, status, intent_type, count };
+        let count = |((kind, status, intent_type, tier), count)| ActivityCount {
+            kind,
+            status,
+            intent_type,
+            tier,
+            count,
+        };
         let mut tools: Vec<_> = self.tools.iter().collect();
         tools.sort_unstable_by_key(|(name, tally)| (std::cmp::Reverse(tally.calls), *name));
         let mut servers: Vec<_> = self.servers.iter().collect();
@@ -289,7 +306,8 @@ impl Store {
         while start < scope.end {
             let midnight = start.date_naive().and_time(NaiveTime::MIN).and_utc();
             let end = (midnight + TimeDelta::days(1)).min(scope.end);
-            let (cells, decisions) = self.summarize_pass(tenant, scope.key, start, end).await?;
+            let (cells, decisions) =
+                self.summarize_pass(tenant, &SummaryScope { start, end, ..*scope }).await?;
             cells.into_iter().for_each(|cell| sums.add(cell));
             decisions.into_iter().for_each(|decision| sums.add_decision(decision));
             sums.forget_the_rarest();
@@ -302,21 +320,23 @@ impl Store {
     async fn summarize_pass(
         &self,
         tenant: TenantId,
-        key: Option<KeyId>,
-        start: DateTime<Utc>,
-        end: DateTime<Utc>,
+        scope: &SummaryScope,
     ) -> Result<(Vec<Cell>, Vec<DecisionCount>), StoreError> {
+        let SummaryScope { key, tier, not_read, start, end } = *scope;
         let key: Option<Uuid> = key.map(|key| key.0);
+        let tier = tier.map(Tier::as_str);
         let mut tx = self.begin(Lane::Report, TxAccess::TenantSnapshot(tenant)).await?;
         let open = sqlx::query_as(OPEN).bind(tenant.0).bind(start).bind(end).bind(key);
+        let open = open.bind(tier).bind(not_read);
         let mut cells: Vec<Cell> = open.fetch_all(&mut *tx).await?;
         sqlx::query(WORK_MEM).execute(&mut *tx).await?;
         let pass = sqlx::query_as(PASS).bind(tenant.0).bind(start).bind(end);
         let pass = pass.bind(CLASSES_PER_OCTAVE / std::f64::consts::LN_2).bind(key).bind(ROWS_MAX);
+        let pass = pass.bind(tier).bind(not_read);
         cells.extend(pass.fetch_all(&mut *tx).await?);
         let decisions =
             sqlx::query_as(DECISIONS).bind(tenant.0).bind(start).bind(end).bind(key).bind(ROWS_MAX);
-        let decisions = decisions.fetch_all(&mut *tx).await?;
+        let decisions = decisions.bind(tier).bind(not_read).fetch_all(&mut *tx).await?;
         tx.commit().await?;
         Ok((cells, decisions))
     }
@@ -329,7 +349,7 @@ mod tests {
     fn cell(tool: &str, outcome: &str, ms: f64, count: i64) -> Cell {
         let class = Some((ms.log2() * CLASSES_PER_OCTAVE).floor() as i32);
         let (server, tool, outcome) = (Some("up".into()), Some(tool.into()), Some(outcome.into()));
-        Cell { kind: None, status: None, intent_type: None, server, tool, outcome, class, count }
+        Cell { kind: None, status: None, intent_type: None, tier: None, server, tool, outcome, class, count }
     }
 
     #[test]

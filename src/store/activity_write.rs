@@ -26,7 +26,7 @@ type Bind = fn(Statement, ReplicaId, &[&Record]) -> Statement;
 
 /// Columns that the gateway writes, each with the function that binds it, in the order of the arguments of
 /// `open_activity`.
-const WRITTEN: [(&str, Bind); 37] = [
+const WRITTEN: [(&str, Bind); 39] = [
     ("tenant_id", |q, _, batch| q.bind(all(batch, |r| r.tenant.0))),
     ("started_at", |q, _, batch| q.bind(all(batch, Record::started_at))),
     ("id", |q, _, batch| q.bind(all(batch, |r| Uuid::from(r.id)))),
@@ -64,6 +64,10 @@ const WRITTEN: [(&str, Bind); 37] = [
     ("arguments", |q, _, batch| q.bind(texts(batch, |r| r.arguments.as_deref()))),
     ("response", |q, _, batch| q.bind(texts(batch, |r| r.response.as_deref()))),
     ("truncated", |q, _, batch| q.bind(all(batch, |r| r.truncated))),
+    ("key_name", |q, _, batch| q.bind(texts(batch, |r| r.key_name.as_deref()))),
+    ("client_address", |q, _, batch| {
+        q.bind(all(batch, |r| r.client_address.map(|address| address.to_string())))
+    }),
 ];
 
 /// Returns the columns that both tables of the log share, as a list for a statement, except these.

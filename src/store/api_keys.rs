@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::revisions::{self, RevisionKind};
 use super::tx::{Lane, TxAccess};
+use super::unit::Unit;
 use super::{GrantInForce, PolicyInForce, Store, StoreError, quotas};
 use crate::domain::id::{IdentityId, KeyId, TenantId};
 use crate::domain::quota::{OwnQuotas, Quotas};
@@ -30,8 +31,10 @@ pub struct ApiKey {
     pub owner_given: bool,
     /// Identity of the person who holds the key; `None` if nobody named one.
     pub identity_id: Option<IdentityId>,
-    /// Key that created this one; `None` for the bootstrap key.
+    /// Root of the key that created this one; `None` for the bootstrap key.
     pub created_by: Option<KeyId>,
+    /// First key of the line of rotations that the key belongs to; `None` if the key is no rotation.
+    pub rotated_root: Option<KeyId>,
     /// Visible start of the secret.
     pub prefix: String,
     /// SHA-256 of the secret.
@@ -46,6 +49,18 @@ pub struct ApiKey {
     pub last_used_at: Option<DateTime<Utc>>,
     /// Number of changes, for optimistic updates.
     pub version: i64,
+}
+
+impl ApiKey {
+    /// Returns the first key of the line of rotations that the key belongs to: the key itself if it is no rotation.
+    pub fn root(&self) -> KeyId {
+        self.rotated_root.unwrap_or(self.id)
+    }
+
+    /// Returns whether the key is revoked, or has expired at `now`.
+    fn has_ended(&self, now: DateTime<Utc>) -> bool {
+        self.revoked_at.is_some() || self.expires_at.is_some_and(|at| at <= now)
+    }
 }
 
 /// An API key to be created.
@@ -69,8 +84,10 @@ pub struct NewApiKey {
     pub settings: Map<String, Value>,
     /// Expiry of the key; `None` if it does not expire.
     pub expires_at: Option<DateTime<Utc>>,
-    /// Key that creates this one; `None` for the bootstrap key.
+    /// Root of the key that creates this one; `None` for the bootstrap key.
     pub created_by: Option<KeyId>,
+    /// First key of the line of rotations that the key belongs to; `None` if the key is no rotation.
+    pub rotated_root: Option<KeyId>,
     /// Default quotas, for a tenant without its own.
     pub quotas: Quotas,
 }
@@ -80,9 +97,13 @@ pub struct NewApiKey {
 macro_rules! key_columns {
     () => {
         "key_id, role, name, owner, coalesce(owner_given, owner <> name and owner <> role) as owner_given,
-             identity_id, created_by, prefix, hash, created_at, expires_at, revoked_at, last_used_at, version"
+             identity_id, created_by, rotated_root, prefix, hash, created_at, expires_at, revoked_at, last_used_at, version"
     };
 }
+
+mod rotation;
+
+pub use rotation::{KeyRotation, RotatedKey};
 
 #[derive(FromRow)]
 pub(super) struct KeyRow {
@@ -93,6 +114,7 @@ pub(super) struct KeyRow {
     owner_given: bool,
     identity_id: Option<Uuid>,
     created_by: Option<Uuid>,
+    rotated_root: Option<Uuid>,
     prefix: String,
     hash: Vec<u8>,
     created_at: DateTime<Utc>,
@@ -117,6 +139,7 @@ impl TryFrom<KeyRow> for ApiKey {
             owner_given: row.owner_given,
             identity_id: row.identity_id.map(IdentityId),
             created_by: row.created_by.map(KeyId),
+            rotated_root: row.rotated_root.map(KeyId),
             prefix: row.prefix,
             hash,
             created_at: row.created_at,
@@ -137,35 +160,7 @@ impl Store {
     pub async fn create_key(&self, tenant: TenantId, new: &NewApiKey) -> Result<ApiKey, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rev = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
-        let count: i64 =
-            sqlx::query_scalar("select count(*) from api_keys where tenant_id = $1 and revoked_at is null")
-                .bind(tenant.0)
-                .fetch_one(&mut *tx)
-                .await?;
-        let quotas = quotas::of(&mut tx, tenant, &new.quotas).await?;
-        quotas::check(count, quotas.keys, "keys")?;
-        let row: KeyRow = sqlx::query_as(concat!(
-            "insert into api_keys
-                 (tenant_id, key_id, role, name, owner, prefix, hash, expires_at, created_by, rev, owner_given,
-                  identity_id)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) returning ",
-            key_columns!()
-        ))
-        .bind(tenant.0)
-        .bind(Uuid::now_v7())
-        .bind(new.role.as_str())
-        .bind(&new.name)
-        .bind(&new.owner)
-        .bind(&new.prefix)
-        .bind(new.hash.as_slice())
-        .bind(new.expires_at)
-        .bind(new.created_by.map(|key| key.0))
-        .bind(rev)
-        .bind(new.owner_given)
-        .bind(new.identity_id.map(|identity| identity.0))
-        .fetch_one(&mut *tx)
-        .await?;
-        let key = ApiKey::try_from(row)?;
+        let key = insert(&mut tx, tenant, new, rev).await?;
         super::settings::put(&mut tx, tenant, key.id.0, &new.settings, rev).await?;
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await?;
         Ok(key)
@@ -203,23 +198,17 @@ impl Store {
     /// [`StoreError::NotFound`] if the tenant has no such key. Other errors come from the database.
     pub async fn get_key(&self, tenant: TenantId, key: KeyId) -> Result<ApiKey, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        let row: Option<KeyRow> = sqlx::query_as(concat!(
-            "select ",
-            key_columns!(),
-            " from api_keys where tenant_id = $1 and key_id = $2"
-        ))
-        .bind(tenant.0)
-        .bind(key.0)
-        .fetch_optional(&mut *tx)
-        .await?;
+        let found = find(&mut tx, tenant, key).await?;
         tx.commit().await?;
-        row.ok_or(StoreError::NotFound)?.try_into()
+        Ok(found)
     }
 
-    /// Changes name, owner, identity or expiry of a key; fields that are `None` stay as they are.
+    /// Changes name, owner, identity or expiry of a key; fields that are `None` stay as they are. With another owner or identity, the
+    /// key's kept cookies and drafts are deleted: they are of the person before.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] if the key has another version than the patch names. [`StoreError::NotFound`] if there
+    /// [`StoreError::Conflict`] if the key has another version than the patch names, or its expiry is changed and it has
+    /// expired. [`StoreError::NotFound`] if there
     /// is no such key, or the tenant is deleted. Other errors come from the database.
     pub async fn update_key(
         &self,
@@ -229,13 +218,15 @@ impl Store {
     ) -> Result<ApiKey, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rev = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
+        let changes_hands = changes_hands(&mut tx, (tenant, key), patch).await?;
         let row: Option<KeyRow> = sqlx::query_as(concat!(
             "update api_keys set name = coalesce($3, name), owner = coalesce($4, owner),
                  owner_given = $4 is not null or coalesce(owner_given, owner <> name and owner <> role),
                  expires_at = case when $5 then $6 else expires_at end,
                  identity_id = case when $9 then $10 else identity_id end,
                  version = version + 1, rev = $7
-             where tenant_id = $1 and key_id = $2 and ($8::bigint is null or version = $8) returning ",
+             where tenant_id = $1 and key_id = $2 and ($8::bigint is null or version = $8)
+               and (not $5 or expires_at is null or expires_at > now()) returning ",
             key_columns!()
         ))
         .bind(tenant.0)
@@ -252,9 +243,18 @@ impl Store {
         .await?;
         let Some(row) = row else {
             drop(tx);
-            self.get_key(tenant, key).await?;
-            return Err(StoreError::Conflict("the key changed since that version"));
+            let found = self.get_key(tenant, key).await?;
+            let why = match found.has_ended(Utc::now()) && patch.expires_at.is_some() {
+                // it does not count in the quota any more
+                true => "the key has ended and cannot be prolonged: make a new one",
+                false => "the key changed since that version",
+            };
+            return Err(StoreError::Conflict(why));
         };
+        if changes_hands {
+            super::web_drafts::remove_of(&mut tx, tenant, key).await?;
+            super::web_cookies::remove_of(&mut tx, tenant, key).await?;
+        }
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await?;
         row.try_into()
     }
@@ -280,6 +280,8 @@ impl Store {
         }
         super::settings::remove_of(&mut tx, tenant, key).await?;
         super::response_cache::remove_of(&mut tx, tenant, key).await?;
+        super::web_drafts::remove_of(&mut tx, tenant, key).await?;
+        super::web_cookies::remove_of(&mut tx, tenant, key).await?;
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await.map(drop)
     }
 
@@ -307,7 +309,8 @@ impl Store {
         let keys: Vec<KeyRow> = sqlx::query_as(concat!(
             "select ",
             key_columns!(),
-            " from api_keys where tenant_id = $1 and revoked_at is null"
+            " from api_keys where tenant_id = $1 and revoked_at is null
+                 and (expires_at is null or expires_at > now())"
         ))
         .bind(tenant.0)
         .fetch_all(&mut *tx)
@@ -319,6 +322,70 @@ impl Store {
         let keys = readable(keys);
         Ok(AccessRows { tenant_name, rev, is_suspended, quotas, keys, settings, policies, grants })
     }
+}
+
+/// Returns one key, revoked or not; [`StoreError::NotFound`] if the tenant has no such key.
+async fn find(tx: &mut Unit, tenant: TenantId, key: KeyId) -> Result<ApiKey, StoreError> {
+    let row: Option<KeyRow> = sqlx::query_as(concat!(
+        "select ",
+        key_columns!(),
+        " from api_keys where tenant_id = $1 and key_id = $2"
+    ))
+    .bind(tenant.0)
+    .bind(key.0)
+    .fetch_optional(&mut **tx)
+    .await?;
+    row.ok_or(StoreError::NotFound)?.try_into()
+}
+
+/// Inserts a key, without its settings, if the tenant's quota has room for it.
+async fn insert(tx: &mut Unit, tenant: TenantId, new: &NewApiKey, rev: i64) -> Result<ApiKey, StoreError> {
+    let count: i64 = sqlx::query_scalar(quotas::counted_keys!()).bind(tenant.0).fetch_one(&mut **tx).await?;
+    let quotas = quotas::of(tx, tenant, &new.quotas).await?;
+    quotas::check(count, quotas.keys, "keys")?;
+    let row: KeyRow = sqlx::query_as(concat!(
+        "insert into api_keys
+             (tenant_id, key_id, role, name, owner, prefix, hash, expires_at, created_by, rev, owner_given,
+              identity_id, rotated_root)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) returning ",
+        key_columns!()
+    ))
+    .bind(tenant.0)
+    .bind(Uuid::now_v7())
+    .bind(new.role.as_str())
+    .bind(&new.name)
+    .bind(&new.owner)
+    .bind(&new.prefix)
+    .bind(new.hash.as_slice())
+    .bind(new.expires_at)
+    .bind(new.created_by.map(|key| key.0))
+    .bind(rev)
+    .bind(new.owner_given)
+    .bind(new.identity_id.map(|identity| identity.0))
+    .bind(new.rotated_root.map(|root| root.0))
+    .fetch_one(&mut **tx)
+    .await?;
+    row.try_into()
+}
+
+/// Returns whether a patch gives a key another owner or identity.
+async fn changes_hands(
+    tx: &mut Unit,
+    (tenant, key): (TenantId, KeyId),
+    patch: &KeyPatch,
+) -> Result<bool, StoreError> {
+    let changes: Option<bool> = sqlx::query_scalar(
+        "select coalesce(owner <> $3, false) or ($4 and identity_id is distinct from $5)
+         from api_keys where tenant_id = $1 and key_id = $2 for update",
+    )
+    .bind(tenant.0)
+    .bind(key.0)
+    .bind(&patch.owner)
+    .bind(patch.identity_id.is_some())
+    .bind(patch.identity_id.flatten().map(|identity| identity.0))
+    .fetch_optional(&mut **tx)
+    .await?;
+    Ok(changes.unwrap_or(false))
 }
 
 /// Returns the keys that this version understands. A key with a role of a newer release does not work here; the others
@@ -360,7 +427,7 @@ pub struct AccessRows {
     pub is_suspended: bool,
     /// Quotas that the platform has set for the tenant.
     pub quotas: OwnQuotas,
-    /// Keys that are not revoked; the reader checks their expiry.
+    /// Keys that are neither revoked nor expired, as the quota counts them; the reader checks their expiry from then on.
     pub keys: Vec<ApiKey>,
     /// Settings by scope: the id of a key, or the nil UUID for the tenant.
     pub settings: Vec<(Uuid, Settings)>,

@@ -6,6 +6,7 @@ mod decision;
 mod events;
 mod fence;
 mod grants;
+mod lost_events;
 mod pending;
 mod read;
 mod run;
@@ -18,10 +19,13 @@ pub use decide::DecideOutcome;
 pub use decision::{NewDecision, NewGrant};
 pub use events::{WebhookClaim, WebhookEvent, WebhookRoom, WebhookTry};
 pub use fence::{CallTurn, HeldFence};
-pub(super) use grants::in_force as grants_in_force;
 pub use grants::{ConsentGrant, GrantInForce};
-pub use read::{ConsentFilter, ConsentRow};
-pub use run::{ConsentClaim, ConsumeOutcome};
+pub(super) use grants::{
+    copy as copy_grants, count_to_others as count_grants_to_others, in_force as grants_in_force,
+};
+pub use lost_events::{LostEvent, WEBHOOK_EVENTS_MAX};
+pub use read::{ConsentDecider, ConsentFilter, ConsentRow};
+pub use run::{ConsentClaim, ConsumeOutcome, GrantedCall};
 pub use steps::StepAuthor;
 pub use sweep::{ConsentSwept, OLD_CONSENT_TABLES};
 pub use webhooks::{NewWebhook, WebhookParts, WebhookRow};

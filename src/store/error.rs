@@ -3,6 +3,8 @@
 use sqlx::migrate::MigrateError;
 use thiserror::Error;
 
+use crate::domain::id::KeyId;
+
 /// A failure of the store. The text is for logs; callers get its class, never the cause.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -12,6 +14,9 @@ pub enum StoreError {
     /// A name is taken, or the row has another version than expected.
     #[error("conflict: {0}")]
     Conflict(&'static str),
+    /// The API key has a successor, which is not revoked.
+    #[error("the key was rotated: its successor is {0:?}")]
+    Rotated(KeyId),
     /// The lease under which a write was to be made belongs to another replica by now.
     #[error("another replica has taken over")]
     LostLease,

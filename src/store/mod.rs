@@ -23,6 +23,7 @@ mod master_keys;
 mod migrate;
 mod offer_pins;
 mod offers;
+mod page_reports;
 mod partitions;
 mod patches;
 mod pins;
@@ -50,19 +51,23 @@ mod tx;
 mod unit;
 mod vitals;
 mod wear_off;
+mod web_cookies;
+mod web_drafts;
+mod web_provenance;
 
+pub use activity_find::ActivityHits;
 pub use activity_read::{ActivityFilter, ActivityRow};
 pub use activity_summary::{ActivityCount, ActivitySummary, CallSummary, DecisionCount, SummaryScope};
 pub use activity_tail::{Commit, Tail};
 pub use activity_write::Close;
-pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
+pub use api_keys::{AccessRows, ApiKey, KeyPatch, KeyRotation, NewApiKey, RotatedKey};
 pub use client_replies::NewReply;
-pub use client_sessions::{SESSION_URIS_MAX, SessionOf, SessionWishes};
+pub use client_sessions::{KEY_SESSIONS_MAX, SESSION_URIS_MAX, SessionOf, SessionWishes, WishOutcome};
 pub use consent::{
-    AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentFilter, ConsentGrant, ConsentRow,
-    ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, HeldFence, NewConsent, NewDecision, NewGrant,
-    NewWebhook, OLD_CONSENT_TABLES, StepAuthor, WebhookClaim, WebhookEvent, WebhookParts, WebhookRoom,
-    WebhookRow, WebhookTry,
+    AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentDecider, ConsentFilter, ConsentGrant,
+    ConsentRow, ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, GrantedCall, HeldFence, LostEvent,
+    NewConsent, NewDecision, NewGrant, NewWebhook, OLD_CONSENT_TABLES, StepAuthor, WEBHOOK_EVENTS_MAX,
+    WebhookClaim, WebhookEvent, WebhookParts, WebhookRoom, WebhookRow, WebhookTry,
 };
 pub use error::StoreError;
 pub use listings::{
@@ -78,11 +83,11 @@ pub use policies::{NewPolicy, PolicyInForce, PolicyVersion};
 pub use purge::{Deleted, PURGED_TABLES};
 pub use quotas::Usage;
 pub use removed::TABLES_OF_SERVERS;
-pub use replicas::{Beat, HEARTBEAT_TTL_S, ReplicaLease};
+pub use replicas::{Beat, HEARTBEAT_TTL_S, REPLICA_GONE_AFTER_S, ReplicaLease};
 pub use response_cache::{CacheQuota, CachedText, NewCachedTexts};
 pub use revisions::{
-    CancelNotice, Change, ConsentNotice, Listener, MISLED_KEYS_MAX, Misled, MisledKey, Notice, ReplyNews,
-    ReplyNotice, RevisionKind, SessionNotice, TurnNotice,
+    CancelNotice, Change, ConsentNotice, Listener, MISLED_KEYS_MAX, Misled, MisledKey, Notice, ReloadNotice,
+    ReplyNews, ReplyNotice, RevisionKind, SessionNotice, TurnNotice,
 };
 pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret};
 pub use server_logs::{NewLogLine, StoredLogLine};
@@ -95,6 +100,9 @@ pub use tool_embeddings::{EMBEDDED_PER_TENANT_MAX, EmbeddingRows, Unembedded};
 pub use tools::{StoredOverride, StoredTool};
 pub use tx::TxAccess;
 pub use vitals::{StorePoolVitals, StoreVitals};
+pub use wear_off::Silence;
+pub use web_cookies::{CookieOwners, CookiePlace, CookiesStored, FoundCookies, NewCookies, StoredCookies};
+pub use web_drafts::{DraftPlace, DraftStored, NewDraft, StoredDraft};
 
 use leftovers::Leftovers;
 use reach::Reach;

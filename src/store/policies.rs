@@ -172,6 +172,30 @@ impl Store {
     }
 }
 
+/// Copies the policy in force of a key, if it has one, to another key, as the first version.
+pub(super) async fn copy(
+    tx: &mut Unit,
+    tenant: TenantId,
+    (from, to): (KeyId, KeyId),
+    rev: i64,
+) -> Result<(), StoreError> {
+    let copied = sqlx::query(
+        "insert into policies (tenant_id, scope_id, version, mode, rules, created_by, rev)
+         select tenant_id, $3, 1, mode, rules, created_by, $4 from policies
+         where tenant_id = $1 and scope_id = $2 and replaced_at is null",
+    )
+    .bind(tenant.0)
+    .bind(from.0)
+    .bind(to.0)
+    .bind(rev)
+    .execute(&mut **tx)
+    .await?;
+    if copied.rows_affected() == 0 {
+        return Ok(());
+    }
+    check_bounds(tx, tenant, to.0).await
+}
+
 async fn check_key(tx: &mut Unit, tenant: TenantId, key: KeyId) -> Result<(), StoreError> {
     let live: Option<i32> = sqlx::query_scalar(
         "select 1 from api_keys where tenant_id = $1 and key_id = $2 and revoked_at is null",

@@ -11,6 +11,15 @@ use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 use crate::domain::quota::{OwnQuotas, Quotas};
 
+/// SQL for the number of keys that count in the quota: those that are neither revoked nor expired.
+macro_rules! counted_keys {
+    () => {
+        "select count(*) from api_keys
+         where tenant_id = $1 and revoked_at is null and (expires_at is null or expires_at > now())"
+    };
+}
+pub(super) use counted_keys;
+
 /// Usage of the deployment by one tenant. Streams are missing: each replica counts its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Usage {
@@ -20,7 +29,7 @@ pub struct Usage {
     pub tools: i64,
     /// Bytes of the definitions of tools, prompts, resources and templates.
     pub definition_bytes: i64,
-    /// Number of API keys that are not revoked.
+    /// Number of API keys that are neither revoked nor expired.
     pub keys: i64,
 }
 
@@ -55,8 +64,9 @@ impl Store {
         let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
         let usage = sqlx::query_as(concat!(
             "select (select count(*) from servers where tenant_id = $1 and removed_at is null) as servers,
-                 (select count(*) from api_keys where tenant_id = $1 and revoked_at is null) as keys,
-                 count(*) as tools, ",
+                 (",
+            counted_keys!(),
+            ") as keys, count(*) as tools, ",
             stored_bytes!(),
             " + ",
             offer_bytes!(""),

@@ -10,6 +10,9 @@ use crate::domain::id::ReplicaId;
 /// Age of the last heartbeat, in seconds, above which a replica holds no lease.
 pub const HEARTBEAT_TTL_S: f64 = 10.0;
 
+/// Age of the last heartbeat, in seconds, above which a replica is gone, and with it all that it had under way.
+pub const REPLICA_GONE_AFTER_S: f64 = 30.0;
+
 /// A lease as a replica took it. Every write under the lease checks it, since the lease may have moved by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaLease {
@@ -82,6 +85,24 @@ impl Store {
             .execute(&mut *tx)
             .await?;
         Ok(tx.commit().await?)
+    }
+
+    /// Returns whether a replica has stopped, or its last heartbeat is older than this.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn is_replica_gone(&self, replica: ReplicaId, after_s: f64) -> Result<bool, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
+        let is_there: bool = sqlx::query_scalar(
+            "select exists (select from replicas where replica_id = $1 and stopped_at is null
+                and heartbeat_at > now() - make_interval(secs => $2))",
+        )
+        .bind(replica.0)
+        .bind(after_s)
+        .fetch_one(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(!is_there)
     }
 
     /// Takes or keeps a lease; `None` while another live replica holds it.

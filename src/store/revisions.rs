@@ -23,6 +23,7 @@ const CONSENT_CHANNEL: &str = "mcpproxy_consent";
 const TURN_CHANNEL: &str = "mcpproxy_turn";
 const REPLY_CHANNEL: &str = "mcpproxy_reply";
 const SESSION_CHANNEL: &str = "mcpproxy_session";
+const RELOAD_CHANNEL: &str = "mcpproxy_reload";
 /// Most keys in one notice, whose payload has at most 8000 bytes.
 pub const MISLED_KEYS_MAX: usize = 100;
 /// Silence after which a listener checks its connection.
@@ -74,6 +75,9 @@ pub struct Misled {
     pub tenant: TenantId,
     /// Keys concerned, at most [`MISLED_KEYS_MAX`]; `None` for all.
     pub keys: Option<Vec<MisledKey>>,
+    /// Revisions of catalogue and keys with which the lists were compared; zeros from replicas of the release before.
+    #[serde(default)]
+    pub revs: (i64, i64),
 }
 
 /// A key that was served an outdated list.
@@ -153,6 +157,13 @@ pub struct SessionNotice {
     pub session: String,
 }
 
+/// Notice that a replica has read its settings file again, and that the others should read theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReloadNotice {
+    /// Replica that was told to.
+    pub replica: ReplicaId,
+}
+
 /// Notice that a replica receives from the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -170,6 +181,8 @@ pub enum Notice {
     Reply(ReplyNotice),
     /// A session has other wishes.
     Session(SessionNotice),
+    /// Settings files are to be read again.
+    Reload(ReloadNotice),
 }
 
 /// Takes the next revision; must be first in a transaction that changes something. The row lock serializes writers of
@@ -321,7 +334,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Down`] while too many commits are unconfirmed. Other errors come from the database.
     pub async fn notify_cancel(&self, notice: &CancelNotice) -> Result<(), StoreError> {
-        self.tell(notice.tenant, CANCEL_CHANNEL, serde_json::json!(notice)).await
+        self.tell(TxAccess::Tenant(notice.tenant), CANCEL_CHANNEL, serde_json::json!(notice)).await
     }
 
     /// Notifies every replica that keys were served outdated lists.
@@ -329,14 +342,22 @@ impl Store {
     /// # Errors
     /// [`StoreError::Down`] while too many commits are unconfirmed. Other errors come from the database.
     pub async fn notify_misled(&self, notice: &Misled) -> Result<(), StoreError> {
-        self.tell(notice.tenant, MISLED_CHANNEL, serde_json::json!(notice)).await
+        self.tell(TxAccess::Tenant(notice.tenant), MISLED_CHANNEL, serde_json::json!(notice)).await
+    }
+
+    /// Notifies every replica that settings files are to be read again.
+    ///
+    /// # Errors
+    /// [`StoreError::Down`] while too many commits are unconfirmed. Other errors come from the database.
+    pub async fn notify_reload(&self, notice: ReloadNotice) -> Result<(), StoreError> {
+        self.tell(TxAccess::System, RELOAD_CHANNEL, serde_json::json!(notice)).await
     }
 
     /// Sends a notice without a change. Nothing is written, so the commit waits for no standby. But Postgres commits
     /// notices one after the other, also behind a change that waits. So none is sent while too many changes wait.
     async fn tell(
         &self,
-        tenant: TenantId,
+        access: TxAccess,
         channel: &str,
         payload: serde_json::Value,
     ) -> Result<(), StoreError> {
@@ -344,7 +365,7 @@ impl Store {
             return Err(leftovers::unconfirmed());
         }
         let payload = payload.to_string();
-        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, access).await?;
         sqlx::query("select pg_notify($1, $2)").bind(channel).bind(payload).execute(&mut *tx).await?;
         tx.commit_change().await
     }
@@ -368,6 +389,7 @@ impl Store {
             TURN_CHANNEL,
             REPLY_CHANNEL,
             SESSION_CHANNEL,
+            RELOAD_CHANNEL,
         ];
         timeout(LISTEN_ANSWER_MAX, listener.listen_all(channels))
             .await
@@ -416,6 +438,7 @@ impl Listener {
                         TURN_CHANNEL => serde_json::from_str(payload).map(Notice::Turn),
                         REPLY_CHANNEL => serde_json::from_str(payload).map(Notice::Reply),
                         SESSION_CHANNEL => serde_json::from_str(payload).map(Notice::Session),
+                        RELOAD_CHANNEL => serde_json::from_str(payload).map(Notice::Reload),
                         _ => serde_json::from_str(payload).map(Notice::Change),
                     };
                     // a notice of a newer release concerns data that this binary does not hold

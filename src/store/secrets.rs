@@ -211,13 +211,14 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// Deletes a deleted tenant's credentials, webhook, cached texts and data keys at once: no copy of the rows can be decrypted
+/// Deletes a deleted tenant's credentials, webhook, cached texts, cookies and data keys at once: no copy of the rows can be decrypted
 /// again.
 pub(super) async fn remove_all(tx: &mut Unit, tenant: TenantId) -> Result<(), StoreError> {
     for statement in [
         "delete from server_secrets where tenant_id = $1",
         "delete from consent_webhooks where tenant_id = $1",
         "delete from response_cache where tenant_id = $1",
+        "delete from web_cookies where tenant_id = $1",
         "delete from data_keys where tenant_id = $1",
     ] {
         sqlx::query(statement).bind(tenant.0).execute(&mut **tx).await?;

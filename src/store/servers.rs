@@ -12,7 +12,7 @@ use super::secrets::{self, HeadersPatch, SealedHeaders, SecretRows};
 use super::server_logs;
 use super::tools::{StoredTool, ToolRow, select_tools};
 use super::tx::{Lane, TxAccess};
-use super::{Store, StoreError, Stored, quotas};
+use super::{Store, StoreError, Stored, quotas, web_cookies};
 use crate::domain::era::Era;
 use crate::domain::id::{IdentityId, KeyId, ServerId, TenantId};
 use crate::domain::person::Person;
@@ -21,6 +21,7 @@ use crate::domain::relay::Relay;
 use crate::domain::server::ConnectionState;
 use crate::domain::server_kind::ServerKind;
 use crate::domain::server_url::without_query;
+use crate::domain::web_page::settings::PageSettings;
 
 /// An upstream server as stored.
 #[derive(Clone, Debug, FromRow)]
@@ -32,7 +33,7 @@ pub struct Server {
     /// Kind of the server.
     #[sqlx(try_from = "String")]
     pub kind: ServerKind,
-    /// URL of the server; `None` for a program.
+    /// URL of the server, the first of its pages for web pages; `None` for a program.
     pub url: Option<String>,
     /// Program of the server, by the name of its entry in the deployment; `None` for a URL.
     pub command: Option<String>,
@@ -50,6 +51,8 @@ pub struct Server {
     pub limits: Json<serde_json::Map<String, serde_json::Value>>,
     /// Messages of the server that reach the client of a call; `None` for the default.
     pub relay: Option<Json<serde_json::Value>>,
+    /// True if `relay` was given for the place at which the server is.
+    pub relay_is_of_place: bool,
     /// Protocol era that the server was found to speak; `None` before that.
     pub era: Option<Stored<Era>>,
     /// State of the connection.
@@ -68,7 +71,9 @@ pub struct Server {
     pub adder_owner: Option<String>,
     /// Identity of the person who held `adder_key` when the server was added; `None` if nobody had named one.
     pub adder_identity: Option<Uuid>,
-    /// Key that created `adder_key`; `None` for the bootstrap key.
+    /// First key of the line of rotations that `adder_key` belongs to; `None` in rows of an older release.
+    pub adder_root: Option<Uuid>,
+    /// Root of the key that created `adder_key`; `None` for the bootstrap key.
     pub adder_creator: Option<Uuid>,
     /// Time of creation.
     pub created_at: DateTime<Utc>,
@@ -76,8 +81,11 @@ pub struct Server {
     pub version: i64,
     /// Revision that wrote the row last.
     pub rev: i64,
-    /// Names of the headers that the server is called with; their values are sealed elsewhere.
+    /// Names of the headers that the server is called with, or of the fields of its pages that have secrets; their values
+    /// are sealed elsewhere.
     pub header_names: Vec<String>,
+    /// Settings of web pages; `None` for other kinds.
+    pub web_page: Option<Json<serde_json::Value>>,
 }
 
 #[cfg(test)]
@@ -97,6 +105,7 @@ impl Server {
             baselined: true,
             limits: Json::default(),
             relay: None,
+            relay_is_of_place: false,
             era: None,
             connection: ConnectionState::Unknown.into(),
             last_ok_at: None,
@@ -106,11 +115,13 @@ impl Server {
             adder_key: None,
             adder_owner: None,
             adder_identity: None,
+            adder_root: None,
             adder_creator: None,
             created_at: DateTime::UNIX_EPOCH,
             version: 1,
             rev: 1,
             header_names: Vec::new(),
+            web_page: None,
         }
     }
 }
@@ -123,13 +134,22 @@ impl Server {
 
     /// Returns which messages of the server reach the client of a call.
     pub fn relay(&self) -> Relay {
-        Relay::stored(self.relay.as_deref())
+        let stored = Relay::stored(self.relay.as_deref());
+        // a replica of the release before moves a server and leaves this alone
+        if self.relay_is_of_place { stored } else { stored.of_moved() }
+    }
+
+    /// Returns the settings of a server of web pages; `None` for other kinds.
+    pub fn pages(&self) -> Option<PageSettings> {
+        let row = self.web_page.as_ref().filter(|_| self.kind == ServerKind::WebPage)?;
+        PageSettings::stored(row)
     }
 
     /// Returns who added the server, or moved it last; `None` where only the key is known.
     pub fn adder(&self) -> Option<Person> {
         (self.adder_key == self.added_by).then(|| Person {
             key: self.added_by.map(KeyId),
+            root: self.adder_root.or(self.added_by).map(KeyId),
             owner: self.adder_owner.clone(),
             identity: self.adder_identity.map(IdentityId),
             creator: self.adder_creator.map(KeyId),
@@ -140,10 +160,11 @@ impl Server {
 macro_rules! server_columns {
     () => {
         "server_id, name, kind, url, command,
-         (select t.name from tenants t where t.tenant_id = servers.tenant_id) as tenant_name, enabled, quarantined, auto_approve, baselined, limits, relay, era, connection, \
+         (select t.name from tenants t where t.tenant_id = servers.tenant_id) as tenant_name, enabled, quarantined, auto_approve, baselined, limits, relay,
+         coalesce(relay_place = coalesce(split_part(url, '?', 1), command), false) as relay_is_of_place, era, connection, \
          last_ok_at, last_error,
          (select string_agg(value, '; ' order by key) from jsonb_each_text(offers_error)) as offers_error,
-         added_by, adder_key, adder_owner, adder_identity, adder_creator, created_at, version, rev, header_names"
+         added_by, adder_key, adder_root, adder_owner, adder_identity, adder_creator, created_at, version, rev, header_names, web_page"
     };
 }
 
@@ -160,6 +181,8 @@ pub struct NewServer {
     pub url: Option<String>,
     /// Program of the server, by the name of its entry in the deployment; `None` for a URL.
     pub command: Option<String>,
+    /// Settings of web pages; `None` for other kinds.
+    pub pages: Option<PageSettings>,
     /// True if the server is enabled.
     pub enabled: bool,
     /// True if the server is quarantined: hidden until released.
@@ -185,6 +208,8 @@ pub struct ServerPatch {
     pub url: Option<String>,
     /// New program, by the name of its entry in the deployment.
     pub command: Option<String>,
+    /// New settings of web pages, in whole.
+    pub pages: Option<PageSettings>,
     /// True if the URL leads to another place, or the program is another. Credentials, pins, era and baseline
     /// are then removed, and `by` counts as the person who added the server.
     pub place_changed: bool,
@@ -228,8 +253,9 @@ impl Store {
         let server = sqlx::query_as(concat!(
             "insert into servers (tenant_id, server_id, name, kind, url, enabled, quarantined, auto_approve,
                  limits, added_by, rev, header_names, command, adder_key, adder_owner, adder_creator,
-                 adder_identity, relay)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $10, $14, $15, $16, $17) returning ",
+                 adder_identity, relay, relay_place, web_page, adder_root)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $10, $14, $15, $16, $17,
+                 coalesce(split_part($5, '?', 1), $13), $18, $19) returning ",
             server_columns!()
         ))
         .bind(tenant.0)
@@ -249,6 +275,8 @@ impl Store {
         .bind(new.added_by.creator.map(|key| key.0))
         .bind(new.added_by.identity.map(|identity| identity.0))
         .bind(new.relay.map(Json))
+        .bind(new.pages.as_ref().map(Json))
+        .bind(new.added_by.root.map(|key| key.0))
         .fetch_one(&mut *tx)
         .await
         .map_err(|error| StoreError::from_insert(error, "servers_name", "a server of this name exists"))?;
@@ -342,17 +370,28 @@ impl Store {
         if let Some(url) = patch.url.as_deref().filter(|_| !patch.place_changed) {
             secrets::respell(&mut tx, tenant, server, without_query(url)).await?;
         }
+        if let Some(pages) = &patch.pages {
+            web_cookies::remove_unless_kept(&mut tx, (tenant, server), pages).await?;
+        }
         let by = patch.by.as_ref();
         let updated: Option<Server> = sqlx::query_as(concat!(
             "update servers set url = coalesce($3, url), command = coalesce($13, command), enabled = coalesce($4, enabled),
                  quarantined = coalesce($5, quarantined) or ($14 and not baselined), auto_approve = coalesce($7, auto_approve),
-                 limits = coalesce($8, limits), relay = coalesce($18, relay), era = case when $6 then null else era end,
+                 limits = coalesce($8, limits), relay = coalesce($18, relay),
+                 relay_place = case
+                     -- given now, or the same place in another spelling
+                     when $18 is not null or relay_place = coalesce(split_part(url, '?', 1), command)
+                         then coalesce(split_part(coalesce($3, url), '?', 1), coalesce($13, command))
+                     else relay_place end,
+                 web_page = coalesce($19, web_page), page_report = case when $6 then null else page_report end,
+                 era = case when $6 then null else era end,
                  baselined = baselined and not $6,
                  added_by = case when $6 then $11 else added_by end,
                  adder_key = case when $6 then $11 else adder_key end,
                  adder_owner = case when $6 then $15 else adder_owner end,
                  adder_creator = case when $6 then $16 else adder_creator end,
                  adder_identity = case when $6 then $17 else adder_identity end,
+                 adder_root = case when $6 then $20 else adder_root end,
                  connection = case when $6 or $4 <> enabled then 'unknown' else connection end,
                  header_names = coalesce($12, case when $6 then '{}' else header_names end),
                  version = version + 1, rev = $9
@@ -379,6 +418,8 @@ impl Store {
         .bind(by.and_then(|by| by.creator).map(|key| key.0))
         .bind(by.and_then(|by| by.identity).map(|identity| identity.0))
         .bind(patch.relay.map(Json))
+        .bind(patch.pages.as_ref().map(Json))
+        .bind(by.and_then(|by| by.root).map(|key| key.0))
         .fetch_optional(&mut *tx)
         .await?;
         let updated = updated.ok_or(StoreError::Conflict("the server changed since that version"))?;
@@ -388,6 +429,8 @@ impl Store {
         }
         if patch.place_changed || patch.headers.is_some() {
             secrets::remove(&mut tx, tenant, server).await?;
+            // what the old credentials led to
+            web_cookies::remove_at(&mut tx, tenant, server).await?;
         }
         if let Some(HeadersPatch::Set(headers)) = &patch.headers {
             secrets::insert(&mut tx, tenant, server, headers).await?;
@@ -408,8 +451,8 @@ impl Store {
         lock_server(&mut tx, tenant, server).await?;
         let rev = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
         let done = sqlx::query(
-            "update servers set removed_at = now(), enabled = false, header_names = '{}', version = version + 1,
-                 rev = $3
+            "update servers set removed_at = now(), enabled = false, header_names = '{}', page_report = null,
+                 version = version + 1, rev = $3
              where tenant_id = $1 and server_id = $2 and removed_at is null",
         )
         .bind(tenant.0)
@@ -421,6 +464,7 @@ impl Store {
             return Err(StoreError::NotFound);
         }
         secrets::remove(&mut tx, tenant, server).await?;
+        web_cookies::remove_at(&mut tx, tenant, server).await?;
         server_logs::remove(&mut tx, tenant, server).await?;
         super::tools::remove_all(&mut tx, tenant, server, rev).await?;
         offers::remove_all(&mut tx, tenant, server).await?;

@@ -105,6 +105,26 @@ pub(super) async fn put(
     Ok(())
 }
 
+/// Copies the settings of a key, those of a newer release included, to another key that has none.
+pub(super) async fn copy(
+    tx: &mut Unit,
+    tenant: TenantId,
+    (from, to): (KeyId, KeyId),
+    rev: i64,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "insert into settings (tenant_id, scope_id, value, rev)
+         select tenant_id, $3, value, $4 from settings where tenant_id = $1 and scope_id = $2",
+    )
+    .bind(tenant.0)
+    .bind(from.0)
+    .bind(to.0)
+    .bind(rev)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
 /// Deletes the settings of a revoked key.
 pub(super) async fn remove_of(tx: &mut Unit, tenant: TenantId, key: KeyId) -> Result<(), StoreError> {
     sqlx::query("delete from settings where tenant_id = $1 and scope_id = $2")
@@ -122,7 +142,7 @@ pub(super) async fn all(tx: &mut Unit, tenant: TenantId) -> Result<Vec<(Uuid, Se
              union all
              select s.scope_id, s.value::text from api_keys k
              join settings s on s.tenant_id = k.tenant_id and s.scope_id = k.key_id
-             where k.tenant_id = $1 and k.revoked_at is null",
+             where k.tenant_id = $1 and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())",
     )
     .bind(tenant.0)
     .bind(scope_id(None))

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::activity_write::columns_but;
 use super::tx::{Lane, TxAccess};
+use super::wear_off::Silence;
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 
@@ -33,6 +34,8 @@ pub struct DueServer {
     pub version: i64,
     /// True if the server is connected.
     pub is_connected: bool,
+    /// True if the server is of web pages, which are listed rarely.
+    pub is_pages: bool,
 }
 
 #[derive(FromRow)]
@@ -42,6 +45,7 @@ struct DueRow {
     name: String,
     version: i64,
     is_connected: bool,
+    is_pages: bool,
 }
 
 /// SQL for open records whose replica is dead or that are orphans, the oldest first.
@@ -104,7 +108,8 @@ impl Store {
     pub async fn enabled_servers(&self, after: ServerId, limit: i64) -> Result<Vec<DueServer>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let rows: Vec<DueRow> = sqlx::query_as(
-            "select s.tenant_id, s.server_id, s.name, s.version, s.connection = 'connected' as is_connected
+            "select s.tenant_id, s.server_id, s.name, s.version, s.connection = 'connected' as is_connected,
+                 s.kind = 'web_page' as is_pages
              from servers s join tenants t using (tenant_id)
              where s.enabled and s.removed_at is null and t.deleted_at is null and t.suspended_at is null
                and s.server_id > $1
@@ -121,23 +126,30 @@ impl Store {
             name: row.name,
             version: row.version,
             is_connected: row.is_connected,
+            is_pages: row.is_pages,
         };
         Ok(rows.into_iter().map(due).collect())
     }
 
-    /// Returns tenants with a connected server that has given no sign of life for `silent_s` seconds.
+    /// Returns tenants with a connected server that has given no sign of life for longer than `silence` allows.
     ///
     /// # Errors
     /// The database is out of reach or fails.
-    pub async fn tenants_to_wear_off(&self, silent_s: f64, limit: i64) -> Result<Vec<TenantId>, StoreError> {
+    pub async fn tenants_to_wear_off(
+        &self,
+        silence: Silence,
+        limit: i64,
+    ) -> Result<Vec<TenantId>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let tenants: Vec<Uuid> = sqlx::query_scalar(
             "select distinct s.tenant_id from servers s join tenants t using (tenant_id)
              where s.connection = 'connected' and s.enabled and s.removed_at is null and t.deleted_at is null
                and t.suspended_at is null
-               and s.last_ok_at < now() - make_interval(secs => $1) limit $2",
+               and s.last_ok_at < now() - make_interval(secs => case when s.kind = 'web_page' then $2 else $1 end)
+             limit $3",
         )
-        .bind(silent_s)
+        .bind(silence.usual_s)
+        .bind(silence.pages_s)
         .bind(limit)
         .fetch_all(&mut *tx)
         .await?;

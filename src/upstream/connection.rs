@@ -121,9 +121,10 @@ impl Connection {
         self.version == version
     }
 
-    /// Returns whether this connection is of a later version of the server than `target`.
+    /// Returns whether this connection is of a later version of the server than `target`, or of the same version with a
+    /// later reading of the deployment's programs.
     pub(super) fn is_newer_than(&self, target: &Target) -> bool {
-        self.version > target.version
+        (self.version, self.upstream.generation()) > (target.version, target.upstream.generation())
     }
 
     /// Returns whether this connection leads to the same program as `target`, or to the same origin and path.
@@ -140,6 +141,11 @@ impl Connection {
     /// unknown; this function never asks for it.
     pub fn announces(&self, what: Announced) -> Option<bool> {
         Some(self.link.as_ref().ok()?.last_offers()?.announces(what))
+    }
+
+    /// Returns what the last listing found on web pages, a JSON text; `None` before it, and for other servers.
+    pub fn page_report(&self) -> Option<Arc<str>> {
+        self.link.as_ref().ok()?.page_report()
     }
 
     /// Returns what the upstream declares. Sends a request only if the declaration is unknown or stale.
@@ -179,8 +185,9 @@ impl Connection {
                 sent: &request.sent,
                 places: &self.questions,
             }),
+            page: request.page.as_ref(),
             round: Some(&request.round),
-            key: request.key,
+            caller: request.caller,
             bytes_max: self.limits.response_bytes_max,
         };
         self.pass_on(&ask, request.timeout, &request.sent).await

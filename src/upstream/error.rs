@@ -28,6 +28,12 @@ pub enum FailureKind {
     NoPlace,
     /// The request carries answers to the upstream's questions, which its current era cannot express.
     NoRounds,
+    /// The form of the page is not the one that was approved. The detail says what differs, and is for callers too.
+    Changed,
+    /// The ledger of the call could not be written.
+    Unrecorded,
+    /// The draft that the call would send was changed or sent by another one.
+    DraftGone,
     /// The request cannot be put on the wire.
     Unsendable,
     /// The deadline passed.
@@ -56,6 +62,9 @@ impl FailureKind {
             }
             Self::NotRunning { .. } => "the upstream server's program is not running",
             Self::NoPlace => "the upstream server's program is not running",
+            Self::Changed => "the form of the page is not the one that was approved",
+            Self::Unrecorded => "the ledger of the call could not be written",
+            Self::DraftGone => "the draft was changed or sent by another call",
             Self::Unsendable => "the call cannot be sent to the upstream server",
             Self::Timeout => "the upstream server did not answer in time",
             Self::Lost => "the connection to the upstream server was lost",
@@ -83,15 +92,22 @@ pub struct UpstreamError {
     pub detail: Cow<'static, str>,
     /// Whether another request met this failure, and this one only waited for the same outcome.
     pub is_shared: bool,
+    /// Text for whoever looks after the server alone, besides the detail: what to do, or what its program wrote last. Holds
+    /// no secrets; `None` for none.
+    pub aside: Option<Box<str>>,
 }
 
 impl UpstreamError {
-    /// Returns the whole text for the operator, private detail included.
+    /// Returns the whole text for the operator, private detail and the aside included.
     pub fn whole(&self) -> String {
-        match self.kind.is_private() && !self.detail.is_empty() {
-            true => format!("{self}: {}", self.detail),
-            false => self.to_string(),
+        let mut text = self.to_string();
+        if self.kind.is_private() && !self.detail.is_empty() {
+            text.push_str(&format!(": {}", self.detail));
         }
+        if let Some(aside) = &self.aside {
+            text.push_str(&format!("; {aside}"));
+        }
+        text
     }
 }
 
@@ -108,12 +124,12 @@ impl fmt::Display for UpstreamError {
 impl UpstreamError {
     /// Creates the error of a request that was certainly not sent.
     pub(super) fn unsent(kind: FailureKind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, dispatched: false, detail: detail.into(), is_shared: false }
+        Self { kind, dispatched: false, detail: detail.into(), is_shared: false, aside: None }
     }
 
     /// Creates the error of a request that the upstream may have seen.
     pub(super) fn sent(kind: FailureKind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, dispatched: true, detail: detail.into(), is_shared: false }
+        Self { kind, dispatched: true, detail: detail.into(), is_shared: false, aside: None }
     }
 
     /// Creates the error of a request whose deadline passed.
@@ -124,6 +140,11 @@ impl UpstreamError {
     /// Creates the error of an answer that breaks the protocol.
     pub(super) fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::sent(FailureKind::Invalid, detail)
+    }
+
+    /// Adds a text for whoever looks after the server.
+    pub(super) fn with_aside(self, text: impl Into<Box<str>>) -> Self {
+        Self { aside: Some(text.into()), ..self }
     }
 
     /// Returns the error for a request that was not sent because of it.

@@ -10,6 +10,7 @@ use super::protocol::exchange::UpstreamExchange;
 use super::protocol::offers::Announced;
 use super::stdio::{Children, Keeper};
 use super::target::{Target, Upstream};
+use super::web::PageLink;
 
 /// Returns the way to a server; its first request opens it. A way that the server had before goes on if the server
 /// itself must not end.
@@ -31,6 +32,7 @@ pub(super) fn open(
             let share = dialer.for_upstream_of(target.tenant).share;
             Ok(Arc::new(Keeper::new(children, target, program, share)?))
         }
+        Upstream::Pages(pages) => Ok(Arc::new(PageLink::new(dialer, target.tenant, pages))),
         Upstream::Unknown => Err(unknown()),
     }
 }
@@ -44,6 +46,7 @@ pub(super) async fn watch(
     match &target.upstream {
         Upstream::Http(server) => Watcher::open(dialer, server, target, wanted).await,
         Upstream::Program(_) => Err(WatchEnd::Unsupported("it is a program, which is listed while it runs")),
+        Upstream::Pages(_) => Err(WatchEnd::Unsupported("it is of web pages, which are fetched again")),
         Upstream::Unknown => Err(WatchEnd::Lost(unknown())),
     }
 }
@@ -59,6 +62,7 @@ pub(super) async fn watch_resources(
         Upstream::Program(_) => {
             Err(WatchEnd::Unsupported("it is a program, whose resources are not watched"))
         }
+        Upstream::Pages(_) => Err(WatchEnd::Unsupported("it is of web pages, which have no resources")),
         Upstream::Unknown => Err(WatchEnd::Lost(unknown())),
     }
 }

@@ -1,5 +1,5 @@
 //! Client side: MCP to upstream servers, over streamable HTTP and over the pipes of programs that the gateway runs
-//! (`stdio`). Both protocol eras are spoken; payloads pass as raw bytes.
+//! (`stdio`). Both protocol eras are spoken; payloads pass as raw bytes. Forms of web pages are tools, too (`web`).
 //!
 //! A [`Pool`] holds one [`Connection`] per (tenant, server). A connection detects which [`Era`] its server speaks,
 //! opens a session where one is needed, and sends calls over kept-alive HTTP/1.1 connections. Arguments, results and
@@ -15,6 +15,7 @@ mod pool;
 mod protocol;
 mod stdio;
 mod target;
+mod web;
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +34,10 @@ pub use self::http::embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Pat
 pub use self::http::rmcp::{ResourceWatcher, WATCHED_MAX, WatchEnd, Watcher};
 pub use self::http::webhook::{WebhookError, WebhookPost};
 pub use self::pool::{CONNECTIONS_MAX, Pool, PoolVitals};
-pub use self::protocol::events::{CallEvent, Hears, QuestionReply, ServerQuestion};
+pub use self::protocol::events::{
+    CallCookies, CallEvent, CallerMark, Hears, LedgerAsk, LedgerReply, PageCall, QuestionReply,
+    ServerQuestion,
+};
 pub use self::protocol::jsonrpc::{Answer, Round};
 pub use self::protocol::list_kind::{
     DEFINITION_BYTES_MAX, LIST_BYTES_MAX, ListKind, NAME_BYTES_MAX, OFFERS_BYTES_MAX, PROMPTS_MAX,
@@ -51,6 +55,8 @@ pub use self::stdio::{
 };
 pub use self::target::command::{Commands, NoCommand, ProgramCommand};
 pub use self::target::{
-    Credential, HttpServer, Limits, Program, Request, Subject, Target, Upstream, is_reserved_header,
+    Credential, HttpServer, Limits, PageServer, Program, Request, Subject, Target, Upstream,
+    is_reserved_header,
 };
+pub use self::web::PageInspector;
 pub use crate::domain::era::Era;

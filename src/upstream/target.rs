@@ -2,6 +2,7 @@
 
 pub(super) mod command;
 mod http;
+mod pages;
 mod program;
 
 use std::fmt;
@@ -13,9 +14,10 @@ use uuid::Uuid;
 
 pub(super) use self::http::USER_AGENT;
 pub use self::http::{Credential, HttpServer, is_reserved_header};
+pub use self::pages::PageServer;
 pub use self::program::Program;
 use super::admission::breaker::BreakerRules;
-use super::protocol::events::Hears;
+use super::protocol::events::{CallerMark, Hears, PageCall};
 use super::protocol::jsonrpc::Round;
 use super::protocol::sent::Sent;
 use crate::domain::era::Era;
@@ -74,6 +76,8 @@ pub enum Upstream {
     Http(HttpServer),
     /// A program that this replica runs.
     Program(Program),
+    /// Web pages, whose forms are the tools.
+    Pages(PageServer),
     /// A server whose kind or place this release does not know. It is never contacted.
     Unknown,
 }
@@ -103,6 +107,11 @@ trait Described {
 
     /// Writes where requests go into the span of one.
     fn tell(&self, span: &mut Span);
+
+    /// Returns the pages whose authors describe the tools; `None` for a server that people configured as such.
+    fn pages(&self) -> Option<&PageServer> {
+        None
+    }
 }
 
 /// Stands for a server of [`Upstream::Unknown`].
@@ -125,6 +134,7 @@ impl Upstream {
         match self {
             Self::Http(server) => server,
             Self::Program(program) => program,
+            Self::Pages(pages) => pages,
             Self::Unknown => &Nowhere,
         }
     }
@@ -159,15 +169,38 @@ impl Upstream {
         self.described().tell(span);
     }
 
+    /// Returns the pages whose authors describe the tools; `None` for a server that people configured as such.
+    pub fn pages(&self) -> Option<&PageServer> {
+        self.described().pages()
+    }
+
     /// Returns whether both are the same server with the same credential.
     pub(super) fn is_same(&self, other: &Upstream) -> bool {
         match (self, other) {
             (Self::Http(own), Self::Http(other)) => {
                 own.url == other.url && own.credential == other.credential
             }
-            (Self::Program(own), Self::Program(other)) => own.name == other.name,
+            (Self::Program(own), Self::Program(other)) => own.is_same(other),
+            (Self::Pages(own), Self::Pages(other)) => {
+                own.settings == other.settings && own.credential == other.credential
+            }
             (Self::Unknown, Self::Unknown) => true,
-            (Self::Http(_) | Self::Program(_) | Self::Unknown, _) => false,
+            (Self::Http(_) | Self::Program(_) | Self::Pages(_) | Self::Unknown, _) => false,
+        }
+    }
+
+    /// Returns whether a server that runs here goes on when it is described like this: it has the same program, or none
+    /// as before.
+    pub fn runs_on_as(&self, new: &Upstream) -> bool {
+        !self.is_run_here() || self.is_same(new)
+    }
+
+    /// Returns the number of times that the deployment's programs had been replaced when this was made; 0 for servers
+    /// of other kinds.
+    pub(super) fn generation(&self) -> u64 {
+        match self {
+            Self::Program(program) => program.generation,
+            Self::Http(_) | Self::Pages(_) | Self::Unknown => 0,
         }
     }
 
@@ -175,6 +208,7 @@ impl Upstream {
     pub(super) fn has_place_of(&self, other: &Upstream) -> bool {
         match (self, other) {
             (Self::Http(own), Self::Http(other)) => own.has_place_of(other),
+            (Self::Pages(own), Self::Pages(other)) => own.settings.pages == other.settings.pages,
             _ => self.is_same(other),
         }
     }
@@ -229,10 +263,12 @@ pub struct Request {
     pub param_headers: Vec<(String, String)>,
     /// Queue of the caller for what comes before the answer; `None` if nobody listens.
     pub hears: Option<Hears>,
+    /// Form that the request fills in; `None` for any tool but a page's.
+    pub page: Option<PageCall>,
     /// Multi-round-trip part of the request.
     pub round: Round,
-    /// API key whose share of memory the answer takes; `None` if there is none.
-    pub key: Option<Uuid>,
+    /// Caller of the request, whose share of memory the answer takes.
+    pub caller: CallerMark,
     /// Longest time for this request; the upstream's own limit holds too.
     pub timeout: Duration,
     /// Progress of the request, filled in on the way.

@@ -32,12 +32,13 @@ const CLIENTS: usize = 2;
 const FILL: &str = include_str!("log.sql");
 
 /// Filters with values that many, some, few and no records have.
-const FILTERS: [(&str, [&str; 4]); 10] = [
+const FILTERS: [(&str, [&str; 4]); 11] = [
     ("type", ["tool_call", "search", "late_outcome", "policy"]),
     ("source", ["mcp", "rest", "system", "console"]),
     ("server", ["server0", "server49", "few", "none"]),
     ("tool", ["tool0", "tool499", "few", "none"]),
     ("status", ["success", "rejected", "unknown", "cancelled"]),
+    ("tier", ["read", "unknown", "destructive", "write&type=policy"]),
     ("intent_type", ["read", "write", "destructive", "destructive&type=policy"]),
     (
         "key",
@@ -53,7 +54,8 @@ const FILTERS: [(&str, [&str; 4]); 10] = [
     ("request_id", ["1", "150", "request3000000", "none"]),
 ];
 /// Several filters at once.
-const COMBINED: [&str; 5] = [
+const COMBINED: [&str; 6] = [
+    "not_read=true",
     "server=server0&tool=tool499",
     "server=server0&status=rejected",
     "owner=owner0&tool=tool499&intent_type=write",

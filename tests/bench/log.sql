@@ -10,7 +10,7 @@ select $1, t, (lpad(to_hex((extract(epoch from t) * 1000)::bigint), 12, '0') || 
     case when n % 100003 = 8 then 'system' when n % 1009 = 4 then 'cli' when n % 37 = 0 then 'rest' else 'mcp' end,
     case when n % 100003 = 9 then 'few' else 'server' || floor(50 * power(b, 3))::int end,
     case when n % 100003 = 9 then 'few' else 'tool' || floor(500 * power(b, 3))::int end,
-    'call_tool_read', 'read',
+    'call_tool_read', case when n % 100003 = 12 then 'destructive' when n % 7 = 1 then 'unknown' else 'read' end,
     case when n % 53 = 0 then 'destructive' when n % 7 = 0 then 'write' else 'read' end, true,
     case when n % 100003 = 10 then 'unknown' when n % 1009 = 5 then 'rejected' when n % 67 = 0 then 'blocked'
         when n % 31 = 0 then 'upstream_error' else 'success' end,

@@ -99,8 +99,9 @@ refused "secrets.masterKey.existingSecret is not set. This chart never generates
 refused "secrets.databaseUrl.existingSecret is not set" --set $image,secrets.masterKey.existingSecret=mcpproxy
 refused "Both postgres.enabled and secrets.databaseUrl.existingSecret" "${least[@]}" --set postgres.enabled=true
 refused "migration.mode is hook, but" "${least[@]}" --set $database=,postgres.enabled=true,migration.mode=hook
+refused "at '/replicaCount': got string, want integer" "${least[@]}" --set replicaCount=many
 refused "at '/replicas': got string, want integer" "${least[@]}" --set replicas=many
-refused "additional properties 'replicaCount' not allowed" "${least[@]}" --set replicaCount=3
+refused "additional properties 'replica' not allowed" "${least[@]}" --set replica=3
 refused "at '/config/limits': additional properties 'drain' not allowed" "${least[@]}" --set config.limits.drain=3
 refused "at '/config/limits/drain_s': got string, want integer" "${least[@]}" --set config.limits.drain_s=long
 refused "at '/config': additional properties 'secrets' not allowed" "${least[@]}" --set config.secrets.master_key=x
@@ -133,6 +134,17 @@ render minimal "$newest" >"$out/plain.txt"
 render minimal "$newest" --set config=null >"$out/empty.txt"
 for file in plain empty; do sed -i 's/^\(  [a-z]*-key: \)[A-Za-z0-9+/=]*$/\1/' "$out/$file.txt"; done
 diff "$out/plain.txt" "$out/empty.txt" || fail "an empty config changes what is rendered"
+
+# replicas is the name of the release before; --reuse-values gives its default, and no replicaCount
+for values in replicas=3 replicas=3,replicaCount=null replicaCount=3 replicas=3,replicaCount=2 replicas=4,replicaCount=3; do
+  render minimal "$newest" --set "$values" >"$out/count.txt"
+  grep -qx '  replicas: 3' "$out/count.txt" || fail "--set $values does not give 3 replicas"
+done
+render minimal "$newest" --set replicaCount=0 | grep -qx '  replicas: 0' || fail "replicaCount=0 does not give 0 replicas"
+refused "replicaCount is not set" "${least[@]}" --set replicaCount=null
+render minimal "$newest" --set replicaCount=null,autoscaling.enabled=true >"$out/count.txt" ||
+  fail "the autoscaler needs a replicaCount"
+grep -qx 'kind: PodDisruptionBudget' "$out/count.txt" || fail "no disruption budget with the autoscaler"
 
 # in a chart above it, under a condition
 above="$out/umbrella"

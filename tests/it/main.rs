@@ -66,6 +66,8 @@ mod private;
 #[cfg(test)]
 mod rates;
 #[cfg(test)]
+mod reload;
+#[cfg(test)]
 mod replicas;
 #[cfg(test)]
 mod rest;
@@ -93,5 +95,7 @@ mod tenants;
 mod traces;
 #[cfg(test)]
 mod upgrade;
+#[cfg(test)]
+mod web_pages;
 #[cfg(test)]
 mod write_ahead;

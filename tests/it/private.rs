@@ -2,10 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Mcp};
+use crate::support::{Gateway, Mcp, OwnPostgres, Tool, Upstream};
+
+/// Page with the commands that copy a private database.
+const OPERATIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md");
 
 /// Program that is run as a server, under the gateway's own user.
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stdio/program.py");
@@ -90,4 +95,64 @@ async fn its_secrets_are_found_and_rotated_in_their_files() {
     gateway.terminate();
     let status = gateway.ended().await;
     assert_eq!((outcome.status, status.code()), (200, Some(0)), "{}", gateway.log());
+}
+
+/// Returns the blocks of commands of a section of the page.
+fn blocks(section: &str) -> Vec<String> {
+    let page = fs::read_to_string(OPERATIONS).unwrap();
+    let (_, rest) = page.split_once(&format!("\n### {section}\n")).unwrap();
+    let text = rest.split("\n#").next().unwrap();
+    text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
+/// Returns a text in which each word is replaced, which is in it.
+fn with(text: &str, words: &[(&str, &str)]) -> String {
+    words.iter().fold(text.to_owned(), |text, (word, other)| {
+        assert!(text.contains(word), "{word} is not in {text}");
+        text.replace(word, other)
+    })
+}
+
+#[tokio::test]
+async fn it_moves_to_another_postgres_by_the_commands_of_the_documentation() {
+    let own = OwnPostgres::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let data = folder.path().join("data");
+    let mut gateway = Gateway::start_private_with(&data, &[]).await;
+    let key = fs::read_to_string(data.join("secrets/bootstrap_key")).unwrap();
+    let platform = gateway.anonymous().with_key(key.trim());
+    platform.post("/api/v1/tenants", &json!({"name": "acme"})).await.expect(201);
+    let tenant = platform.as_tenant("acme");
+    let upstream = Upstream::modern(vec![Tool::reads("look")]).await;
+    let server =
+        json!({"name": "up", "kind": "http", "url": upstream.url, "headers": {"x-secret": "of the server"}});
+    tenant.post("/api/v1/servers", &server).await.expect(201);
+    let made = tenant.post("/api/v1/keys", &json!({"role": "agent"})).await.expect(201);
+    let agent = platform.with_key(made["key"].as_str().unwrap());
+    let session = Mcp::session(&agent).await;
+
+    let [copy, moved] = <[String; 2]>::try_from(blocks("The private database")).unwrap();
+    let programs = own.programs().to_str().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_mcpproxy")).parent().unwrap().to_str().unwrap();
+    let path =
+        format!("{programs}:{program}:{}", std::env::var_os("PATH").unwrap_or_default().to_string_lossy());
+    let copy = with(&copy, &[("~/.local/share/mcpproxy", data.to_str().unwrap())]);
+    let mut shell = Command::new("bash");
+    shell.args(["-euc", &copy]).current_dir(folder.path()).env("PATH", &path).env_remove("PGPORT");
+    assert!(shell.status().unwrap().success(), "{copy}");
+    gateway.terminate();
+    gateway.ended().await;
+
+    let port = own.port().to_string();
+    let place = format!("@127.0.0.1:{port}/");
+    let moved = with(&moved, &[("@db.example:5432/", &place), ("\nmcpproxy serve\n", "\n")]);
+    let script = format!("set -e; cd '{}'; {}", folder.path().display(), moved.trim_end());
+    let settings = [("PATH", &*path), ("PGHOST", "127.0.0.1"), ("PGPORT", &port)];
+    let gateway = Gateway::start_in_shell(&script, &own.database(), &settings).await;
+    let again = Mcp::in_session(&gateway.ask_as(&agent), session.session_id());
+    again.run("read", "up:look", &json!({})).await.ok();
+    assert_eq!(upstream.sent("x-secret").last().map(String::as_str), Some("of the server"));
+    let tenants = gateway.anonymous().with_key(key.trim()).items("/api/v1/tenants").await;
+    assert_eq!(tenants.len(), 1, "{tenants:?}");
 }

@@ -160,6 +160,28 @@ async fn refusals_over_the_limit_are_recorded_up_to_ten_and_counted() {
 }
 
 #[tokio::test]
+async fn what_a_session_wishes_counts() {
+    let stage = Stage::with(&[("MCPPROXY__DIRECT__ENABLED", "true")]).await;
+    let tenant = stage.tenant("acme").await;
+    let agent = tenant.agent_with(json!({"rate_limit": 4, "direct_endpoint": true})).await;
+    let client = Mcp::direct(&agent).shake_hands("2025-11-25").await;
+    let wishes =
+        [("logging/setLevel", r#"{"level":"info"}"#), ("resources/unsubscribe", r#"{"uri":"doc://a"}"#)];
+    for (method, params) in wishes.into_iter().cycle().take(4) {
+        assert_eq!(client.request(method, params).await.json()["result"], json!({}), "{method}");
+    }
+    for (method, params) in wishes {
+        let error = client.request(method, params).await.json()["error"].clone();
+        assert_eq!(
+            (&error["code"], &error["data"]["code"]),
+            (&json!(-31429), &json!("rate_limited")),
+            "{method}"
+        );
+    }
+    list(&agent).await.expect(429);
+}
+
+#[tokio::test]
 async fn a_tenants_value_is_the_total_of_its_keys() {
     let stage = Stage::with(&[("MCPPROXY__DEFAULTS__RATE_LIMIT", "4")]).await;
     let tenant = stage.tenant("acme").await;

@@ -16,7 +16,8 @@ const WINGS: [&str; 10] =
     ["upkeep", "servers", "calls", "search", "consent", "log", "mailbox", "sessions", "tenants", "catalog"];
 
 /// Rooms of `upstream`: each uses those behind it in this list, never one before.
-const ROOMS: [&str; 8] = ["pool", "connection", "kinds", "stdio", "http", "target", "protocol", "admission"];
+const ROOMS: [&str; 9] =
+    ["pool", "connection", "kinds", "web", "stdio", "http", "target", "protocol", "admission"];
 
 /// Module as the path from the root of the crate; empty for the root.
 type Module = Vec<String>;

@@ -69,6 +69,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
+{{/*
+replicas is the name of the release before: a file that has it, and an upgrade with --reuse-values, mean it. A replicaCount
+other than the default of values.yaml, 2, was given as well, and wins.
+*/}}
+{{- define "mcpproxy.replicaCount" -}}
+{{- $given := .Values.replicaCount -}}
+{{- if and (not (kindIs "invalid" .Values.replicas)) (or (kindIs "invalid" $given) (eq (int $given) 2)) -}}
+{{- $given = .Values.replicas -}}
+{{- end -}}
+{{- required "replicaCount is not set" $given -}}
+{{- end -}}
+
 {{/* Newer forms of Kubernetes' own kinds; kinds of others are asked for by .Capabilities.APIVersions. */}}
 {{- define "mcpproxy.isKube" -}}
 {{- if semverCompare (printf ">=%s-0" .version) .root.Capabilities.KubeVersion.Version }}true{{ end -}}

@@ -54,6 +54,12 @@ pub enum ConfigError {
         /// End of the sentence.
         reason: String,
     },
+    /// The settings are to be read again, and there is no file to read.
+    #[error(
+        "this gateway was started without --config, so it has no file to read again. Start it with `mcpproxy serve --config \
+         FILE`."
+    )]
+    NoFile,
     /// A needed file or folder cannot be read, created or written at present.
     #[error("{path} {reason}.")]
     Io {

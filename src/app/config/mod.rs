@@ -6,6 +6,7 @@
 mod environment;
 mod error;
 mod fields;
+mod given;
 mod layers;
 mod names;
 mod policy;
@@ -34,15 +35,17 @@ use environment::Ambient;
 use layers::Layer;
 
 pub use error::ConfigError;
+pub use given::GivenSettings;
 pub use search::EmbeddingsSettings;
-pub use secret::{MasterKey, Secret};
+pub use secret::{MasterKey, Secret, named_key};
 pub use sections::{
     Activity, Database, DatabaseLocation, Direct, LimitSettings, LogFormat, OtlpProtocol, ServerSettings,
     Telemetry,
 };
 pub use stdio::StdioCommand;
 
-/// Complete configuration of a gateway, read at its start; a change needs a restart.
+/// Complete configuration of a gateway, read at its start. A few settings may change while it runs ([`GivenSettings`]);
+/// a change of the others needs a restart.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Listeners and what they accept.
@@ -81,6 +84,8 @@ pub struct Config {
     pub telemetry: Telemetry,
     /// Limits that an operator may change.
     pub limits: LimitSettings,
+    /// Settings as they were given.
+    pub given: GivenSettings,
     /// Environment that the program detected at its start.
     pub host: Host,
 }
@@ -195,6 +200,7 @@ impl Config {
             policy,
             telemetry: sections.telemetry,
             limits: sections.limits,
+            given: GivenSettings::new(file, settings),
             host: ambient.host,
         })
     }

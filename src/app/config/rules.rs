@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use config::ValueKind;
 use ipnet::IpNet;
+use tracing_subscriber::EnvFilter;
 
 use super::error::{ConfigError, must};
 use super::layers::{Layer, LayerOrigin, value_error};
@@ -125,7 +126,11 @@ fn check_text(key: &str, text: &str) -> Result<(), String> {
         "search.embeddings_url" if !text.is_empty() => search::check_url(text),
         "search.embeddings_model" => search::check_model(text),
         "search.embeddings_api_key" => search::check_key(text),
-        "telemetry.log_filter" | "telemetry.service_name" => must(!text.is_empty(), "must not be empty"),
+        "telemetry.log_filter" => must(
+            !text.is_empty() && EnvFilter::try_new(text).is_ok(),
+            "must be levels, of all or of parts, such as \"info\" or \"info,mcpproxy=debug\"",
+        ),
+        "telemetry.service_name" => must(!text.is_empty(), "must not be empty"),
         _ => Ok(()),
     }
 }

@@ -9,6 +9,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
 
 use super::error::must;
+use crate::domain::id::is_name;
 
 /// Text that is shown in place of a secret.
 pub(super) const REDACTED: &str = "[redacted]";
@@ -100,6 +101,13 @@ pub(super) fn check_header_secret(text: &str) -> Result<(), String> {
     check_text_secret(text)
 }
 
+/// Splits a key of the form `name:secret`; `None` for any other. Texts whose second part would be too weak a key are no such
+/// form.
+pub fn named_key(text: &str) -> Option<(&str, &str)> {
+    let (name, secret) = text.split_once(':')?;
+    (is_name(name) && check_header_secret(secret).is_ok()).then_some((name, secret))
+}
+
 /// Returns whether there are hardly any different characters.
 fn is_weak(bytes: &[u8]) -> bool {
     bytes.iter().collect::<BTreeSet<_>>().len() < DIFFERENT_MIN
@@ -110,6 +118,22 @@ mod tests {
     use super::*;
     use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
     use proptest::prelude::*;
+
+    #[test]
+    fn a_key_may_have_a_name() {
+        let strong = "Kq83hv02bGkz71LwPq5xNn4tRr9cZz01";
+        let of = |name: &str, secret: &str| {
+            let text = format!("{name}:{secret}");
+            named_key(&text).map(|(name, secret)| (name.to_owned(), secret.to_owned()))
+        };
+        assert_eq!(of("ops", strong), Some(("ops".to_owned(), strong.to_owned())));
+        for name in ["", "Ops", "o_p", "an ops", &"x".repeat(33)] {
+            assert_eq!(of(name, strong), None, "{name}");
+        }
+        assert_eq!(of("ops", "short"), None);
+        assert_eq!(of("ops", &"a".repeat(40)), None);
+        assert_eq!(named_key(strong), None);
+    }
 
     #[test]
     fn weak_texts_are_refused_and_not_repeated() {

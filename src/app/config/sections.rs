@@ -211,6 +211,8 @@ pub struct LimitSettings {
     pub relist_interval: Duration,
     /// Interval between listings of an upstream that does announce changes.
     pub relist_announced_interval: Duration,
+    /// Interval between fetches of web pages.
+    pub page_refresh: Duration,
     /// Most upstreams that one replica waits on for announcements.
     pub upstream_streams_max: usize,
     /// Longest backoff between listings of an upstream that fails.

@@ -5,15 +5,21 @@ use std::collections::BTreeMap;
 use config::{Value, ValueKind};
 use serde::Deserialize;
 
+use super::names;
 use super::secret::Secret;
+use crate::domain::near;
 
 /// Most programs in the table.
 const COMMANDS_MAX: usize = 1000;
 /// Longest name of a program, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// Error text for a malformed entry. It does not repeat the entry, which may contain secrets.
+/// Form of the table. It does not repeat an entry, which may contain secrets.
 const SHAPE: &str = "must be NAME = { argv = [\"/path/to/program\", …], env = { KEY = \"value\" }, tenants = [\"name\"] } with NAME of \
      letters, digits, - and _; argv and tenants are required";
+/// Members of an entry.
+const FIELDS: [&str; 3] = ["argv", "env", "tenants"];
+/// Most bytes of a name that an error repeats.
+const SHOWN_BYTES_MAX: usize = 64;
 
 /// A program that tenants may run as an upstream server.
 #[derive(Clone, Debug, Deserialize)]
@@ -59,33 +65,67 @@ pub(super) struct StdioSection {
     pub(super) commands: BTreeMap<String, StdioCommand>,
 }
 
-/// Reads the table, or the JSON object that stands for it in the environment, and checks its shape.
-pub(super) fn read(given: ValueKind) -> Result<ValueKind, &'static str> {
+/// Reads the table, or the JSON object that stands for it in the environment, and checks its shape. The error is the end
+/// of a sentence; it names the entry and the member at fault, and no value.
+pub(super) fn read(given: ValueKind) -> Result<ValueKind, String> {
     let table = match given {
         ValueKind::Table(table) => table,
         ValueKind::String(text) if text.trim().is_empty() => return Ok(ValueKind::Table(config::Map::new())),
         ValueKind::String(text) => match serde_json::from_str(&text) {
             Ok(Value { kind: ValueKind::Table(table), .. }) => table,
-            _ => return Err("must be a JSON object when given as a text"),
+            _ => return Err("must be a JSON object when given as a text".to_owned()),
         },
-        _ => return Err(SHAPE),
+        _ => return Err(SHAPE.to_owned()),
     };
-    let fits =
-        table.len() <= COMMANDS_MAX && table.iter().all(|(name, command)| is_command(name, &command.kind));
-    if fits { Ok(ValueKind::Table(table)) } else { Err(SHAPE) }
+    if table.len() > COMMANDS_MAX {
+        return Err(format!("must have at most {COMMANDS_MAX} entries"));
+    }
+    // sorted, so that of several mistakes always the same one is reported
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_unstable_by_key(|(name, _)| *name);
+    for (name, entry) in entries {
+        check(name, &entry.kind).map_err(|fault| format!("{SHAPE} ({fault})"))?;
+    }
+    Ok(ValueKind::Table(table))
 }
 
-fn is_command(name: &str, command: &ValueKind) -> bool {
-    let named = !name.is_empty()
+fn check(name: &str, entry: &ValueKind) -> Result<(), String> {
+    let is_name = !name.is_empty()
         && name.len() <= NAME_BYTES_MAX
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-    let ValueKind::Table(fields) = command else { return false };
-    let fits = |(field, value): (&String, &Value)| match (field.as_str(), &value.kind) {
-        ("argv" | "tenants", ValueKind::Array(items)) => !items.is_empty() && items.iter().all(is_text),
-        ("env", ValueKind::Table(env)) => env.iter().all(|(name, value)| is_variable(name) && is_text(value)),
-        _ => false,
-    };
-    named && ["argv", "tenants"].iter().all(|field| fields.contains_key(*field)) && fields.iter().all(fits)
+    if !is_name {
+        return Err("the name of an entry is not of this form".to_owned());
+    }
+    let ValueKind::Table(fields) = entry else { return Err(format!("{name} is no table")) };
+    let mut fields: Vec<_> = fields.iter().collect();
+    fields.sort_unstable_by_key(|(field, _)| *field);
+    for (field, value) in &fields {
+        let fits = match (field.as_str(), &value.kind) {
+            ("argv" | "tenants", ValueKind::Array(items)) => !items.is_empty() && items.iter().all(is_text),
+            ("env", ValueKind::Table(env)) => {
+                env.iter().all(|(name, value)| is_variable(name) && is_text(value))
+            }
+            (field, _) if FIELDS.contains(&field) => false,
+            _ => return Err(format!("{name} has an unknown member{}", meant(field))),
+        };
+        if !fits {
+            return Err(format!("{name}.{field} does not fit"));
+        }
+    }
+    let missing =
+        ["argv", "tenants"].into_iter().find(|needed| fields.iter().all(|(field, _)| field != needed));
+    missing.map_or(Ok(()), |missing| Err(format!("{name} has no {missing}")))
+}
+
+/// Returns the unknown member and what it was meant to be, if that can be told. Any other name may be a secret in the wrong
+/// place.
+fn meant(field: &str) -> String {
+    match near::closest(field, FIELDS.into_iter()) {
+        Some(meant) if field.len() <= SHOWN_BYTES_MAX => {
+            format!(" {}, did you mean {meant}?", names::shown(field))
+        }
+        _ => String::new(),
+    }
 }
 
 fn is_text(value: &Value) -> bool {

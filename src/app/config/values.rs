@@ -1,5 +1,6 @@
 //! Values of settings: how texts of the environment become typed values, and how values are shown.
 
+use std::borrow::Cow;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
@@ -22,21 +23,25 @@ const SECRET: [&str; 7] = [
 
 /// Turns a value into the type of its default; texts are read as the environment writes them.
 /// The error is the end of a sentence that begins with the setting's name.
-pub(super) fn coerce(key: &str, default: &ValueKind, given: ValueKind) -> Result<ValueKind, &'static str> {
+pub(super) fn coerce(
+    key: &str,
+    default: &ValueKind,
+    given: ValueKind,
+) -> Result<ValueKind, Cow<'static, str>> {
     use ValueKind::{Array, Boolean, Float, I64, String, Table};
     match (default, given) {
         (String(_), String(text)) => Ok(String(text.trim().to_owned())),
-        (String(_), _) => Err("must be a text"),
+        (String(_), _) => Err("must be a text".into()),
         (Boolean(_), given @ Boolean(_)) | (I64(_), given @ I64(_)) | (Float(_), given @ Float(_)) => {
             Ok(given)
         }
-        (Boolean(_), given) => parsed(&given).map(Boolean).ok_or("must be true or false"),
-        (I64(_), given) => parsed(&given).map(I64).ok_or("must be a whole number"),
+        (Boolean(_), given) => parsed(&given).map(Boolean).ok_or("must be true or false".into()),
+        (I64(_), given) => parsed(&given).map(I64).ok_or("must be a whole number".into()),
         (Float(_), I64(value)) => Ok(Float(value as f64)),
-        (Float(_), given) => parsed(&given).map(Float).ok_or("must be a number"),
-        (Array(_), given) => list(key, given),
-        (Table(_), given) => stdio::read(given),
-        _ => Err("has a type that is not supported"),
+        (Float(_), given) => parsed(&given).map(Float).ok_or("must be a number".into()),
+        (Array(_), given) => list(key, given).map_err(Cow::from),
+        (Table(_), given) => stdio::read(given).map_err(Cow::from),
+        _ => Err("has a type that is not supported".into()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Logs: text for people or JSON for collectors, always on stderr.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -12,30 +13,65 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::app::config::{LogFormat, Telemetry};
 use crate::gateway::current_span;
 
-/// Starts logging as configured; an unreadable filter falls back to `info`.
-pub(in crate::app) fn start(telemetry: &Telemetry) {
-    let filter = EnvFilter::try_new(&telemetry.log_filter).unwrap_or_else(|_| EnvFilter::new("info"));
-    let filter = without_rmcp(filter, &telemetry.log_filter);
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let started = match telemetry.log_format {
-        LogFormat::Json => builder.json().flatten_event(true).map_event_format(WithSpan).try_init(),
-        LogFormat::Text => builder.with_ansi(false).with_target(false).try_init(),
-    };
-    // a second start in one process (tests) keeps the first
-    drop(started);
+/// Filter of the log, which can be replaced while the program runs.
+#[derive(Clone)]
+pub(in crate::app) struct LogDirectives(Arc<dyn Fn(EnvFilter) + Send + Sync>);
+
+impl fmt::Debug for LogDirectives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogDirectives").finish_non_exhaustive()
+    }
 }
 
-/// Silences rmcp unless the configured filter names it: it logs what upstreams say, word for word and as often as they
-/// say it.
-fn without_rmcp(filter: EnvFilter, configured: &str) -> EnvFilter {
-    if configured.contains("rmcp") {
-        return filter;
+impl LogDirectives {
+    /// Replaces the directives of the filter.
+    pub(in crate::app) fn set(&self, directives: &str) {
+        (self.0)(filter(directives));
     }
-    let silent: Result<Directive, _> = format!("rmcp={}", LevelFilter::OFF).parse();
-    match silent {
-        Ok(silent) => filter.add_directive(silent),
-        Err(_) => filter,
+}
+
+/// Starts logging as configured, and returns the filter.
+pub(in crate::app) fn start(telemetry: &Telemetry) -> LogDirectives {
+    let filter = filter(&telemetry.log_filter);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match telemetry.log_format {
+        LogFormat::Json => {
+            let builder =
+                builder.json().flatten_event(true).map_event_format(WithSpan).with_filter_reloading();
+            let handle = builder.reload_handle();
+            // a second start in one process (tests) keeps the first
+            drop(builder.try_init());
+            LogDirectives(Arc::new(move |filter| {
+                // fails only for a subscriber that is gone
+                handle.reload(filter).ok();
+            }))
+        }
+        LogFormat::Text => {
+            let builder = builder.with_ansi(false).with_target(false).with_filter_reloading();
+            let handle = builder.reload_handle();
+            drop(builder.try_init());
+            LogDirectives(Arc::new(move |filter| {
+                // fails only for a subscriber that is gone
+                handle.reload(filter).ok();
+            }))
+        }
     }
+}
+
+/// Returns the filter of these directives, which were checked with the other settings.
+fn filter(directives: &str) -> EnvFilter {
+    let filter = EnvFilter::try_new(directives).unwrap_or_else(|_| EnvFilter::new("info"));
+    without_quotes(filter, directives)
+}
+
+/// Crates that log what upstreams and web pages say, word for word and as often as they say it.
+const QUOTING: [&str; 4] = ["rmcp", "html5ever", "markup5ever", "cookie_store"];
+
+/// Silences the crates of [`QUOTING`] that the configured filter does not name.
+fn without_quotes(filter: EnvFilter, configured: &str) -> EnvFilter {
+    let unnamed = QUOTING.into_iter().filter(|name| !configured.contains(name));
+    let silent = unnamed.filter_map(|name| format!("{name}={}", LevelFilter::OFF).parse::<Directive>().ok());
+    silent.fold(filter, EnvFilter::add_directive)
 }
 
 /// Formatter of JSON lines that adds the ids of the current span.

@@ -4,6 +4,6 @@ mod logs;
 mod metrics;
 mod traces;
 
-pub(super) use logs::start;
+pub(super) use logs::{LogDirectives, start};
 pub(super) use metrics::Metrics;
 pub(super) use traces::Traces;

@@ -40,6 +40,7 @@ impl MayNotDecide {
         };
         let fact = match same {
             OnePerson::SameKey => "this is the key that asked",
+            OnePerson::Rotated => "your key and the one that asked are rotations of one key",
             OnePerson::Made => "your key made the key that asked",
             OnePerson::MadeBy => "the key that asked made yours",
             OnePerson::SameIdentity => "your key and the one that asked have the same identity_id",
@@ -52,8 +53,8 @@ impl MayNotDecide {
         };
         let other = match (same, needed) {
             // another key of the person is enough
-            (OnePerson::SameKey, Assurance::Client) => "another key",
-            (OnePerson::SameKey | OnePerson::MadeBy, _) => {
+            (OnePerson::SameKey | OnePerson::Rotated, Assurance::Client) => "another key",
+            (OnePerson::SameKey | OnePerson::Rotated | OnePerson::MadeBy, _) => {
                 "a key of another person, which the asking key did not make,"
             }
             _ => "a key of another person",
@@ -80,6 +81,8 @@ mod tests {
                 "this is the key that asked. ",
                 "which the asking key did not make",
             ),
+            (OnePerson::Rotated, Client, "rotations of one key, so", "It takes another key with role"),
+            (OnePerson::Rotated, Approver, "rotations of one key, so", "which the asking key did not make"),
             (
                 OnePerson::Made,
                 Approver,

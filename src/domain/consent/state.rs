@@ -16,7 +16,8 @@ text_enum! {
         TimedOut = "timed_out",
         /// The turn of the caller was cancelled.
         Cancelled = "cancelled",
-        /// The answer came to nothing: the call was not repeated in time, or the tool or the key changed.
+        /// The answer came to nothing: the call was not repeated in time, the tool or the key changed, or what was remembered
+        /// with it was revoked.
         Lapsed = "lapsed",
         /// No person can be asked.
         Undeliverable = "undeliverable",
@@ -42,7 +43,7 @@ pub enum ConsentStep {
     Expire,
     /// A person ended the turn.
     Cancel,
-    /// The tool, the key or the policy is not the one that was asked about.
+    /// The tool, the key or the policy is not the one that was asked about, or what was remembered was revoked.
     Lapse,
     /// No channel reaches anybody.
     GiveUp,
@@ -108,8 +109,8 @@ impl ConsentState {
                 format!("its turn was ended: calls of it that ask are refused for {seconds} s, and ask again after that")
             }
             ConsentState::Lapsed => format!(
-                "nothing was run: the agent did not repeat the call by {until}, or the tool's definition changed before; the \
-                 same call asks again"
+                "nothing was run: the agent did not repeat the call by {until}, or before that the tool's definition \
+                 changed, or the key that allowed it or its grant was revoked; the same call asks again"
             ),
             ConsentState::Undeliverable => "nobody could be asked: look at the channels of the rule that asked \
                 (mcpproxy policy explain); the same call asks again"

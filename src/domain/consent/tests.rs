@@ -62,6 +62,7 @@ fn terms(remember: &str) -> AskTerms {
         risk: Risk::assess(&facts),
         entrance: Entrance::Mcp,
         at: chrono::DateTime::UNIX_EPOCH,
+        is_asked_always: false,
     };
     let none = RuleSet::default();
     let layers = PolicyLayers {
@@ -108,6 +109,7 @@ fn grants_live_shorter_for_higher_risk() {
 fn who_may_decide() {
     let person = |key: u128, owner: Option<&str>| Person {
         key: Some(KeyId(Uuid::from_u128(key))),
+        root: Some(KeyId(Uuid::from_u128(key))),
         owner: owner.map(str::to_owned),
         identity: None,
         creator: Some(KeyId(Uuid::from_u128(9))),
@@ -115,6 +117,7 @@ fn who_may_decide() {
     let requester = person(1, Some("ana"));
     let (own, same, other) = (person(1, Some("ana")), person(2, Some("ANA")), person(3, Some("eva")));
     let creator = person(9, Some("max"));
+    let rotated = Person { key: Some(KeyId(Uuid::from_u128(4))), ..person(1, None) };
     let (allow, reject) = (ConsentDecision::AllowOnce, ConsentDecision::RejectAlways);
     let own_call = |same, needed| Err(MayNotDecide::SelfApproval { same, needed });
     let (client, approver) = (Assurance::Client, Assurance::Approver);
@@ -128,6 +131,8 @@ fn who_may_decide() {
         (allow, Role::Approver, &same, approver, own_call(OnePerson::SameOwner, approver)),
         (allow, Role::Admin, &own, client, own_call(OnePerson::SameKey, client)),
         (allow, Role::Admin, &own, approver, own_call(OnePerson::SameKey, approver)),
+        (allow, Role::Admin, &rotated, client, own_call(OnePerson::Rotated, client)),
+        (allow, Role::Admin, &rotated, approver, own_call(OnePerson::Rotated, approver)),
         (reject, Role::Admin, &own, approver, Ok(client)),
         (reject, Role::Operator, &other, client, Err(MayNotDecide::NotApprover)),
         (allow, Role::Auditor, &other, client, Err(MayNotDecide::NotApprover)),

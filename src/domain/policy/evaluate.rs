@@ -24,6 +24,9 @@ pub struct PolicyCall<'a> {
     pub entrance: Entrance,
     /// Time of the call.
     pub at: DateTime<Utc>,
+    /// True if the call submits a form, and a person is asked about each such call: its server wants that, or the description of
+    /// the form contradicts the form.
+    pub is_asked_always: bool,
 }
 
 /// Decision that a person had remembered for this principal, tool, operation and definition pin.
@@ -76,8 +79,8 @@ impl PolicyLayers<'_> {
     pub fn explain(&self, call: &PolicyCall<'_>) -> (Decision, Vec<TraceStep>) {
         let mut run = Run::new(call);
         let mut trace = Vec::new();
-        if run.built_in() {
-            trace.push(step(PolicyLayer::BuiltIn, Some(Effect::Ask), "the tool is of a sensitive category"));
+        if let Some(why) = run.built_in() {
+            trace.push(step(PolicyLayer::BuiltIn, Some(Effect::Ask), why));
         }
         for (layer, set) in self.sets() {
             for rule in &set.rules {
@@ -87,7 +90,7 @@ impl PolicyLayers<'_> {
                 trace.push(TraceStep { rule: Some(Arc::clone(&rule.id)), ..step(layer, effect, why) });
             }
         }
-        if run.all.effect.is_none() {
+        if self.is_up_to_mode(&run) {
             let (effect, why) = mode(self.mode, call);
             trace.push(step(PolicyLayer::Mode, Some(effect), format!("no rule matches; {why}")));
         }
@@ -113,10 +116,18 @@ impl PolicyLayers<'_> {
         ]
     }
 
+    /// Returns whether the mode decides. What a person is asked about anyway still needs a rule that allows it where the mode
+    /// wants one.
+    fn is_up_to_mode(&self, run: &Run<'_, '_>) -> bool {
+        let wants_rule = self.mode == PolicyMode::DenyUnlessAllowed && !run.has_match;
+        run.all.effect.is_none() || wants_rule
+    }
+
     /// Decides by what the rules found, the mode and what was remembered.
     fn conclude(&self, run: Run<'_, '_>) -> Decision {
+        let is_up_to_mode = self.is_up_to_mode(&run);
         let Run { call, mut all, mut enforced, .. } = run;
-        if all.effect.is_none() {
+        if is_up_to_mode {
             let assurance = approver_if(call.risk.level == RiskLevel::Critical);
             let terms = AskTerms::plain(assurance, call.risk.level < RiskLevel::Critical);
             all.take(mode(self.mode, call).0, PolicyLayer::Mode, None, terms);
@@ -249,6 +260,8 @@ struct Run<'a, 'c> {
     subject: RuleSubject<'c>,
     all: Standing<'a>,
     enforced: Standing<'a>,
+    /// True if any rule matched.
+    has_match: bool,
     /// Arguments for conditions, read when the first one needs them.
     arguments: Option<Arguments>,
     /// Work that is left for conditions.
@@ -280,23 +293,38 @@ impl<'a, 'c> Run<'a, 'c> {
         ];
         let bits = values.into_iter().enumerate().fold(0, |all, (place, value)| all | bit(place, value));
         let subject = RuleSubject { tool: facts.name, bits, pairs: pairs(facts.name), at: call.at };
-        Run { call, subject, all: Standing::NONE, enforced: Standing::NONE, arguments: None, work: WORK_MAX }
+        Run {
+            call,
+            subject,
+            all: Standing::NONE,
+            enforced: Standing::NONE,
+            has_match: false,
+            arguments: None,
+            work: WORK_MAX,
+        }
     }
 
-    /// Applies what no rule can change. Returns whether there is such a thing.
-    fn built_in(&mut self) -> bool {
-        if self.call.facts.is_sensitive {
-            let terms = AskTerms::plain(Assurance::Approver, false);
-            self.all.take(Effect::Ask, PolicyLayer::BuiltIn, None, terms);
-            self.enforced.take(Effect::Ask, PolicyLayer::BuiltIn, None, terms);
-        }
-        self.call.facts.is_sensitive
+    /// Applies what no rule can change. Returns the reason; `None` if there is no such thing.
+    fn built_in(&mut self) -> Option<&'static str> {
+        let is_critical = self.call.risk.level == RiskLevel::Critical;
+        let (assurance, why) = match (self.call.facts.is_sensitive, self.call.is_asked_always) {
+            (true, _) => (Assurance::Approver, "the tool is of a sensitive category"),
+            (false, true) => {
+                (approver_if(is_critical), "the tool submits a form that a person is asked about each time")
+            }
+            (false, false) => return None,
+        };
+        let terms = AskTerms::plain(assurance, false);
+        self.all.take(Effect::Ask, PolicyLayer::BuiltIn, None, terms);
+        self.enforced.take(Effect::Ask, PolicyLayer::BuiltIn, None, terms);
+        Some(why)
     }
 
     /// Applies a rule.
     fn rule(&mut self, layer: PolicyLayer, rule: &'a PolicyRule) -> Judgement {
         let judgement = self.judge(rule);
         if judgement.is_match() {
+            self.has_match = true;
             let may_be_remembered = self.call.risk.level < RiskLevel::Critical;
             let terms = if may_be_remembered { rule.ask } else { rule.ask.once() };
             self.all.take(rule.effect, layer, Some(rule), terms);

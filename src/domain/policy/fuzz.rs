@@ -47,7 +47,7 @@ fn documents() {
     };
     let risk = Risk::assess(&facts);
     let at = "2026-11-24T10:00:00Z".parse().unwrap();
-    let call = PolicyCall { facts: &facts, risk, entrance: Entrance::Mcp, at };
+    let call = PolicyCall { facts: &facts, risk, entrance: Entrance::Mcp, at, is_asked_always: false };
     let none = RuleSet::default();
     fuzz(SEEDS, WORDS, |input| {
         let text = String::from_utf8_lossy(input);
@@ -73,7 +73,7 @@ fn documents() {
         };
         let (decision, trace) = layers.explain(&call);
         assert_eq!(decision, layers.evaluate(&call));
-        assert!(document.rules.warnings(&["pg:drop_a", "pg:query"]).len() <= WARNINGS_MAX);
+        assert!(document.rules.warnings(&["pg:drop_a", "pg:query"], false).len() <= WARNINGS_MAX);
         shape((1, decision.effect.as_str(), decision.rule.is_some(), trace.len()))
     });
 }

@@ -121,6 +121,7 @@ fn read_rule(node: &Node<'_>) -> Result<PolicyRule, PolicyFault> {
         Effect::Allow => (selectors, except.map(Selectors::whatever_the_client_says)),
         Effect::Ask | Effect::Deny => (selectors.whatever_the_client_says(), except),
     };
+    let (ask, names_assurance) = read_ask(ask)?;
     let when = when.map(|when| When::compile(&when.string()?).map_err(|why| when.fault(why)));
     Ok(PolicyRule {
         id: read_id(&id)?,
@@ -128,7 +129,8 @@ fn read_rule(node: &Node<'_>) -> Result<PolicyRule, PolicyFault> {
         selectors,
         except,
         when: when.transpose()?,
-        ask: read_ask(ask)?,
+        ask,
+        names_assurance,
         is_enforced: enforced.map(|node| node.boolean()).transpose()?.unwrap_or_default(),
         message: message.map(|node| read_message(&node)).transpose()?,
     })
@@ -218,10 +220,12 @@ fn read_window(node: &Node<'_>) -> Result<TimeWindow, PolicyFault> {
     Ok(window)
 }
 
-fn read_ask(node: Option<Node<'_>>) -> Result<AskTerms, PolicyFault> {
-    let Some(node) = node else { return Ok(AskTerms::plain(Assurance::Client, false)) };
+/// Reads the terms of an ask, and whether they name the assurance.
+fn read_ask(node: Option<Node<'_>>) -> Result<(AskTerms, bool), PolicyFault> {
+    let Some(node) = node else { return Ok((AskTerms::plain(Assurance::Client, false), false)) };
     let [assurance, ttl_s, remember, channels] =
         node.members(["assurance", "ttl_s", "remember", "channels"])?;
+    let names_assurance = assurance.is_some();
     let assurance =
         assurance.map_or(Ok(Assurance::Client), |node| node.one_of(&Assurance::ALL, Assurance::as_str))?;
     let mut terms = AskTerms::plain(assurance, false);
@@ -235,7 +239,7 @@ fn read_ask(node: Option<Node<'_>>) -> Result<AskTerms, PolicyFault> {
     if let Some(channels) = channels {
         terms.channels = Choice::of(channels.choice(&CHANNELS)?, CHANNELS);
     }
-    Ok(terms)
+    Ok((terms, names_assurance))
 }
 
 fn shown(text: &str) -> String {

@@ -1,7 +1,7 @@
 //! Action of a call: known shapes of tools and arguments, in a form that can be stored.
 
 use super::key::ActionKey;
-use super::{Language, one_line, texts};
+use super::{Language, form, one_line, texts};
 use crate::domain::json;
 use crate::domain::redact::MASK;
 use crate::domain::risk::{Risk, RiskFacts, RiskSignal, words_of_name};
@@ -56,6 +56,15 @@ impl CallAction {
         CallAction { key, values, is_irreversible: risk.signals.has(RiskSignal::Irreversible) }
     }
 
+    /// Returns the action of a call that submits a form.
+    pub(super) fn of_form(values: Vec<String>, risk: Risk) -> CallAction {
+        CallAction {
+            key: ActionKey::SubmitForm,
+            values,
+            is_irreversible: risk.signals.has(RiskSignal::Irreversible),
+        }
+    }
+
     /// Restores a stored action; `None` for a shape of another release.
     pub fn stored(key: &str, values: Vec<String>, is_irreversible: bool) -> Option<CallAction> {
         let key = ActionKey::parse(key)?;
@@ -66,7 +75,10 @@ impl CallAction {
     pub fn sentence(&self, language: Language) -> String {
         let value = |place: usize| self.values.get(place).map_or("", String::as_str);
         let values = [value(0), value(1), value(2), value(3)];
-        let text = texts::action(self.key, values, language);
+        let text = match self.key {
+            ActionKey::SubmitForm => form::sentence(&self.values, language),
+            key => texts::action(key, values, language),
+        };
         if self.is_irreversible {
             return format!("{}. {}", text.trim_end_matches('.'), texts::IRREVERSIBLE.of(language));
         }

@@ -19,6 +19,8 @@ text_enum! {
         Sql = "sql",
         /// Does something to something; verb, object, its name and where it is. Any but the verb may be empty.
         Act = "act",
+        /// Submits a form of a web page; method, target, page, numbers of fields, then the fields.
+        SubmitForm = "submit_form",
         /// Any other call; tool, server and number of arguments.
         Call = "call",
     }

@@ -232,3 +232,96 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn forms_are_told_with_every_field_and_their_target() {
+    use crate::domain::web_page::facts::{AlsoSent, AlsoSentWhy};
+    use crate::domain::web_page::plan::{FormPlan, PlannedField};
+    let set = |label: &str, name: &str, value: Option<&str>| PlannedField {
+        label: label.to_owned(),
+        name: name.to_owned(),
+        value: value.map(str::to_owned),
+    };
+    let also = |name: &str, label: Option<&str>, why| AlsoSent {
+        name: name.to_owned(),
+        label: label.map(str::to_owned),
+        value: (why == AlsoSentWhy::Preset).then(|| "yes\"; x = \"y".to_owned()),
+        why,
+    };
+    let plan = FormPlan {
+        method: "POST".to_owned(),
+        action: "https://shop.example/send?token=abc".to_owned(),
+        page: "https://shop.example/contact".to_owned(),
+        sets: vec![
+            set("Your \"e-mail\"\u{202e} = 'x'; To", "email", Some("anna@b.example")),
+            set("Password", "password", Some("hunter2")),
+            set("PIN", "p", None),
+        ],
+        also_sends: vec![
+            also("csrf", None, AlsoSentWhy::Hidden),
+            also("ads", Some("Send me offers"), AlsoSentWhy::Preset),
+            also("lang", None, AlsoSentWhy::Default),
+            also("pin", None, AlsoSentWhy::Secret),
+            also("a; b", None, AlsoSentWhy::Button),
+            also("do", None, AlsoSentWhy::Address),
+            also("q.dir", None, AlsoSentWhy::Direction),
+        ],
+    };
+    let told = reason("shop:contact", "{}").about_form(&plan);
+    let english = told.lines(Language::English).remove(0);
+    for part in [
+        "Send a form of the page https://shop.example/contact by POST to https://shop.example/send",
+        "Fields: \"Your 'e-mail' = 'x'; To\" [email] = ",
+        "anna@b.example",
+        "; \"Password\" [password] = ",
+        "; \"PIN\" [p] = ",
+        "Also sent, without an argument of the call: csrf (hidden); \"Send me offers\" [ads] = \"yes'; x = 'y\" (ticked or selected on the page); lang (as",
+        "; pin (a secret of the server's settings); \"a; b\" (the button that is pressed); do (in the address); q.dir (writing",
+    ] {
+        assert!(english.contains(part), "{part}: {english}");
+    }
+    assert!(!english.contains("hunter2") && !english.contains('\u{202e}'), "{english}");
+    assert_eq!(english.matches(redact::MASK).count(), 3, "the token, the password and the PIN: {english}");
+    let german = told.lines(Language::German).remove(0);
+    assert!(
+        german.starts_with("Ein Formular der Seite https://shop.example/contact per POST an"),
+        "{german}"
+    );
+    assert!(german.contains("csrf (verborgen)"), "{german}");
+    // as it is stored and read again
+    let CallAction { key, values, is_irreversible } = told.action.clone();
+    assert_eq!(CallAction::stored(key.as_str(), values, is_irreversible), Some(told.action.clone()));
+    assert!(!told.arguments.truncated);
+
+    let sets = (0..100).map(|n| set("n", &n.to_string(), Some("v"))).collect();
+    let many_plan = FormPlan { sets, ..plan };
+    let many = reason("shop:contact", "{}").about_form(&many_plan);
+    let lines = many.lines(Language::English);
+    assert!(many.arguments.truncated && lines[0] == texts::CUT.of(Language::English));
+    let named: Vec<String> = (40..100).map(|n| n.to_string()).collect();
+    let beyond = format!("And 60 more fields, without their values: {}.", named.join(", "));
+    assert!(lines[1].ends_with(&beyond), "{}", lines[1]);
+    let more = (0..300).map(|n| also(&n.to_string(), None, AlsoSentWhy::Empty)).collect();
+    let told = reason("shop:contact", "{}").about_form(&FormPlan { also_sends: more, ..many_plan });
+    let english = told.lines(Language::English).remove(1);
+    assert!(
+        english.contains("; 39 (sent empty). And 320 more fields, without their values: 40, 41"),
+        "{english}"
+    );
+    assert!(english.ends_with(", 179 and 120 others."), "{english}");
+    // the release before stored their number alone
+    let mut values = told.action.values;
+    values.truncate(6 + 4 * 80);
+    let before = CallAction::stored("submit_form", values, false).unwrap();
+    assert!(before.sentence(Language::German).ends_with("Und 320 weitere Felder."));
+}
+
+proptest! {
+    #[test]
+    fn stored_forms_of_any_content_are_told(values in proptest::collection::vec("[0-9]{0,3}|.{0,9}", 0..20)) {
+        let action = CallAction::stored("submit_form", values, false).unwrap();
+        for language in Language::ALL {
+            prop_assert!(!action.sentence(language).is_empty());
+        }
+    }
+}

@@ -121,6 +121,7 @@ pub(super) fn action(key: ActionKey, values: [&str; 4], language: Language) -> S
         (ActionKey::Sql, Language::English) => format!("Run SQL on {second}: {first}"),
         (ActionKey::Sql, Language::German) => format!("SQL auf {second} ausführen: {first}"),
         (ActionKey::Act, _) => act(values, language),
+        (ActionKey::SubmitForm, _) => form_head(values, language),
         (ActionKey::Call, Language::English) => {
             let arguments = if third == "1" { "argument" } else { "arguments" };
             format!("Run '{first}' on server '{second}' with {third} {arguments}")
@@ -151,6 +152,14 @@ fn act([name, object, called, place]: [&str; 4], language: Language) -> String {
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// Returns where the form is and where it goes, in words.
+pub(super) fn form_head([method, action, page, _]: [&str; 4], language: Language) -> String {
+    match language {
+        Language::English => format!("Send a form of the page {page} by {method} to {action}."),
+        Language::German => format!("Ein Formular der Seite {page} per {method} an {action} senden."),
+    }
 }
 
 /// Puts quotation marks around words that have none of their own.

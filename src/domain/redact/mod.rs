@@ -58,6 +58,17 @@ pub fn preview_raw(raw: &[u8], max_bytes: usize) -> Preview {
     preview(window.get(..end).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default(), max_bytes)
 }
 
+/// Returns [`preview`] of a value with a name: masked whole where the name is that of a secret.
+pub fn preview_member(name: &str, value: &str, max_bytes: usize) -> String {
+    let text = preview(value, max_bytes).text;
+    let member = serde_json::json!({ name: &text }).to_string();
+    // what is masked by its shape alone shows the rest
+    match !text.contains(MASK) && redact(&member).contains(MASK) {
+        true => MASK.to_owned(),
+        false => text,
+    }
+}
+
 /// Returns `text` with secrets masked and U+0000 replaced by U+FFFD. For short texts such as error messages, as
 /// the whole text is scanned.
 pub fn redact(text: &str) -> Cow<'_, str> {

@@ -16,6 +16,9 @@ const OWN_PREFIX: &str = "mcpproxy.";
 /// Key of the gateway's own input request, which asks whether a call may run.
 pub const CONSENT_KEY: &str = "mcpproxy.consent";
 
+/// Key of the question of a handshake server, whose call is held open.
+pub const HELD_KEY: &str = "question";
+
 /// Error for capabilities larger than [`CAPABILITIES_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
@@ -60,6 +63,11 @@ impl Capabilities {
         let kept_back: Vec<&str> =
             names.into_iter().filter_map(|(may, name)| (!may).then_some(name)).collect();
         Capabilities(json::without_members(&self.0, &kept_back).into_owned())
+    }
+
+    /// Returns whether nothing is declared.
+    pub fn is_empty(&self) -> bool {
+        self.0 == "{}"
     }
 
     /// Returns whether a client with these capabilities shows forms to a person.

@@ -5,8 +5,9 @@ use sha2::{Digest, Sha256};
 use ulid::Ulid;
 use uuid::Uuid;
 
+use super::QuestionKind;
 use crate::domain::canonical::canonical;
-use crate::domain::id::ServerId;
+use crate::domain::id::{ReplicaId, ServerId};
 
 /// Request that a state belongs to, besides its tenant and its key. The state is not valid for a request that differs in
 /// any of these.
@@ -57,8 +58,21 @@ pub struct State {
     pub first: Ulid,
     /// Permission request of the call; `None` if no person was asked.
     pub consent: Option<RoundConsent>,
+    /// Question of a call that is held open; `None` if the call has ended.
+    pub held: Option<HeldQuestion>,
     /// The server's own state, a JSON string as the server wrote it; empty if no server has asked yet.
     pub own: String,
+}
+
+/// Question of a handshake server, whose call a replica holds open for the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldQuestion {
+    /// Replica that holds the call.
+    pub replica: ReplicaId,
+    /// Id of the waiter for the answer there.
+    pub waiter: Uuid,
+    /// Kind of the question.
+    pub kind: QuestionKind,
 }
 
 /// Permission request of a call in rounds, by its id.
@@ -75,9 +89,34 @@ pub enum RoundConsent {
     },
 }
 
-/// Bytes before the id of a permission request. A server's own state, a JSON string, never begins with one of them.
+/// Bytes before the id of a permission request, and before a held question. A server's own state, a JSON string, never begins
+/// with one of them.
 const ASKED: u8 = 0;
 const USED: u8 = 1;
+const HELD: u8 = 2;
+
+impl HeldQuestion {
+    fn encode(self, out: &mut Vec<u8>) {
+        out.push(HELD);
+        out.extend(self.replica.0.as_bytes());
+        out.extend(self.waiter.as_bytes());
+        out.push(match self.kind {
+            QuestionKind::Elicitation => 0,
+            QuestionKind::Sampling => 1,
+            QuestionKind::Roots => 2,
+        });
+    }
+
+    /// Returns the question, and the bytes after it. `bytes` begin after [`HELD`].
+    fn decode(bytes: &[u8]) -> Option<(HeldQuestion, &[u8])> {
+        let (replica, rest) = bytes.split_first_chunk()?;
+        let (waiter, rest) = rest.split_first_chunk()?;
+        let (kind, rest) = rest.split_first()?;
+        let kind = QuestionKind::ALL.get(usize::from(*kind)).copied()?;
+        let (replica, waiter) = (ReplicaId(Uuid::from_bytes(*replica)), Uuid::from_bytes(*waiter));
+        Some((HeldQuestion { replica, waiter, kind }, rest))
+    }
+}
 
 impl State {
     /// Encodes the state as bytes.
@@ -96,6 +135,9 @@ impl State {
                     out.extend(after.to_bytes());
                 }
             }
+        }
+        if let Some(held) = self.held {
+            held.encode(&mut out);
         }
         out.extend(self.own.as_bytes());
         out
@@ -118,10 +160,18 @@ impl State {
             }
             _ => (None, rest),
         };
+        let (held, own) = match own.split_first() {
+            Some((&HELD, rest)) => {
+                let (held, own) = HeldQuestion::decode(rest)?;
+                (Some(held), own)
+            }
+            _ => (None, own),
+        };
         Some(State {
             expires_at: DateTime::from_timestamp_millis(i64::from_be_bytes(*expires))?,
             first: Ulid::from_bytes(*first),
             consent,
+            held,
             own: String::from_utf8(own.to_vec()).ok()?,
         })
     }
@@ -172,6 +222,7 @@ mod tests {
             expires_at: DateTime::from_timestamp_millis(1_795_000_000_123).unwrap(),
             first: Ulid::from_parts(7, 8),
             consent: None,
+            held: None,
             own: r#""a\"é""#.to_owned(),
         };
         assert_eq!(State::decode(&state.encode()), Some(state.clone()));
@@ -183,6 +234,15 @@ mod tests {
             assert_eq!(State::decode(&whole.encode()[..40]), None);
             let plain = State { own: String::new(), ..whole };
             assert_eq!(State::decode(&plain.encode()), Some(plain));
+        }
+        for kind in QuestionKind::ALL {
+            let held = HeldQuestion { replica: ReplicaId(id), waiter: Uuid::from_u128(3), kind };
+            for consent in [None, Some(RoundConsent::Used { id, after })] {
+                let whole = State { held: Some(held), consent, own: String::new(), ..state.clone() };
+                let encoded = whole.encode();
+                assert_eq!(State::decode(&encoded), Some(whole));
+                assert_eq!(State::decode(&encoded[..encoded.len() - 1]), None);
+            }
         }
         assert_eq!(State::decode(&[]), None);
     }

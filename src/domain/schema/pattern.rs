@@ -53,6 +53,11 @@ impl Pattern {
         Pattern::build(text, may_have_table, false)
     }
 
+    /// Returns whether a schema with this pattern can be used, as far as the pattern decides it.
+    pub(in crate::domain) fn is_usable(text: &str) -> bool {
+        Pattern::compile(text, false).is_ok()
+    }
+
     /// Compiles a pattern of ECMA-262 that may begin with `(?i)`, for which upper and lower case are one.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use super::spellings::Spellings;
 use super::tokens::{Terms, for_each_piece};
 use super::{Document, NAME_BYTES_MAX};
 
@@ -68,6 +69,7 @@ pub(super) struct Texts {
     lists: Vec<Box<[Posting]>>,
     /// Terms per field of each document.
     lengths: Vec<[u32; FIELDS.len()]>,
+    spellings: Spellings,
 }
 
 /// Documents that one kind of caller may see, with their statistics. Scores depend on these documents alone: a caller
@@ -113,6 +115,17 @@ impl Texts {
         let list = self.lists.get(id as usize)?;
         let having = list.iter().filter(|posting| scope.contains(posting.document)).count();
         (having > 0).then(|| (id, rarity(scope.documents, having)))
+    }
+
+    /// Returns the documents of the scope that have a term spelled almost as `word`, which has the same first letter.
+    pub(super) fn spelled_nearly(&self, scope: &SearchScope, word: &str) -> Vec<u32> {
+        let documents = |term: u32| {
+            let list = self.lists.get(term as usize).into_iter().flatten();
+            list.map(|posting| posting.document).filter(|document| scope.contains(*document))
+        };
+        // terms of documents out of scope do not count, so that they change nothing
+        let near = self.spellings.near(word, |term| documents(term).next().is_some());
+        near.into_iter().flat_map(documents).collect()
     }
 
     /// Returns the worth of a term that one document of the scope would have.
@@ -211,7 +224,8 @@ impl IndexBuilder {
             }
         }
         let lists = lists.into_iter().map(Vec::into_boxed_slice).collect();
-        Texts { terms: self.terms, lists, lengths: self.lengths }
+        let spellings = Spellings::of(self.terms.iter().map(|(term, id)| (&**term, *id)));
+        Texts { terms: self.terms, lists, lengths: self.lengths, spellings }
     }
 }
 

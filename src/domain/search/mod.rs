@@ -11,6 +11,7 @@ mod embedding;
 mod meaning;
 mod names;
 mod query;
+mod spellings;
 mod tokens;
 mod words;
 
@@ -36,6 +37,12 @@ const EMBEDDING_SHARE: f32 = 0.5;
 
 /// Least similarity from an embeddings service for a hit without anything else in common, 0 to 1.
 const EMBEDDING_MIN: f32 = 0.3;
+
+/// Least similarity by meaning for a document that nearly matched, 0 to 1.
+const NEARLY_MIN: f32 = 0.25;
+
+/// Most documents that nearly matched.
+const NEARLY_MAX: usize = 20;
 
 /// Bonus for a tool whose name is the whole question, more than all other parts of a score together.
 const EXACT_BONUS: f32 = 3.0;
@@ -80,6 +87,9 @@ pub struct Hits {
     pub hits: Vec<Hit>,
     /// Matches that were admitted, including those beyond the limit.
     pub total: usize,
+    /// Documents without a match that nearly had one, the nearest first: a word is spelled almost as in the question, or the
+    /// meaning is near. Empty when there are as many matches as the limit.
+    pub nearly: Vec<u32>,
 }
 
 /// Immutable search index of documents.
@@ -150,14 +160,46 @@ impl Index {
             mix(nearness, design.embedding_share, &mut scores);
         }
         self.names.add_exact(&query, EXACT_BONUS, &mut scores);
+        let is_wanted = |document: u32| scope.contains(document) && admit(document);
         let mut hits: Vec<Hit> = (0..)
-            .zip(scores)
-            .filter(|&(document, score)| score > 0.0 && scope.contains(document) && admit(document))
-            .map(|(document, score)| Hit { document, score })
+            .zip(&scores)
+            .filter(|&(document, &score)| score > 0.0 && is_wanted(document))
+            .map(|(document, &score)| Hit { document, score })
             .collect();
         let total = hits.len();
+        let nearly = if total < limit { self.nearly(scope, &query, &scores, is_wanted) } else { Vec::new() };
         keep_best(&mut hits, limit);
-        Hits { hits, total }
+        Hits { hits, total, nearly }
+    }
+
+    /// Returns the wanted documents without a score that nearly have one, the nearest first.
+    fn nearly(
+        &self,
+        scope: &SearchScope,
+        query: &Query,
+        scores: &[f32],
+        is_wanted: impl Fn(u32) -> bool,
+    ) -> Vec<u32> {
+        let mut nearness = vec![0.0_f32; scores.len()];
+        if query.direction.is_known() {
+            for (near, found) in nearness.iter_mut().zip(self.meanings.nearness(&query.direction)) {
+                *near = if found >= NEARLY_MIN { found } else { 0.0 };
+            }
+        }
+        for word in &query.unknown {
+            for document in self.texts.spelled_nearly(scope, word) {
+                if let Some(near) = nearness.get_mut(document as usize) {
+                    *near += 1.0;
+                }
+            }
+        }
+        let mut found: Vec<Hit> = (0..)
+            .zip(nearness.iter().zip(scores))
+            .filter(|&(document, (&near, &score))| near > 0.0 && score <= 0.0 && is_wanted(document))
+            .map(|(document, (&near, _))| Hit { document, score: near })
+            .collect();
+        keep_best(&mut found, NEARLY_MAX);
+        found.into_iter().map(|hit| hit.document).collect()
     }
 
     /// Returns one score per document. Words count as a share of the worth of all words in the question. So one word of

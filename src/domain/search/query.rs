@@ -18,6 +18,9 @@ const PART_WEIGHT: f32 = 0.5;
 /// question say little.
 const UNKNOWN_SHARE: f32 = 0.5;
 
+/// Most unknown terms that are compared with known ones.
+const UNKNOWN_MAX: usize = 4;
+
 /// Term of a question that a document in the caller's scope has.
 #[derive(Clone, Copy)]
 pub(super) struct QueryTerm {
@@ -40,6 +43,8 @@ pub(super) struct Query {
     pub(super) words: Vec<QueryWord>,
     /// Total worth of the words of the query; unknown words count as well.
     pub(super) worth: f32,
+    /// Terms of the query that no document of the scope has, up to [`UNKNOWN_MAX`].
+    pub(super) unknown: Vec<String>,
     /// Meaning of the query.
     pub(super) direction: Direction,
 }
@@ -68,6 +73,8 @@ impl Query {
             let known = term.as_deref().and_then(|term| texts.find(scope, term));
             if term.is_some() && known.is_none() && piece != Piece::Compound && !read.has(word) {
                 read.worth += UNKNOWN_SHARE * Texts::idf_max(scope);
+                read.unknown
+                    .extend(term.as_deref().filter(|_| read.unknown.len() < UNKNOWN_MAX).map(str::to_owned));
             }
             if piece == Piece::Compound {
                 part_weight = if known.is_some() { PART_WEIGHT } else { 1.0 };

@@ -136,11 +136,49 @@ fn a_known_compound_outweighs_its_parts() {
 fn nothing_known_finds_nothing() {
     let index = index();
     for query in ["", "   ", "the of and", "xylophone", "🚀", "\u{0}", "it do"] {
-        assert_eq!(found(&index, query, 10, |_| true), Hits::default(), "{query:?}");
+        let found = found(&index, query, 10, |_| true);
+        assert_eq!((found.hits, found.total), (Vec::new(), 0), "{query:?}");
     }
     let empty = Index::build([]);
     assert!(empty.is_empty());
     assert_eq!(found(&empty, "create issue", 10, |_| true), Hits::default());
+}
+
+#[test]
+fn documents_that_nearly_match_are_named() {
+    let index = index();
+    let nearly = |query: &str, limit: usize, visible: fn(u32) -> bool| {
+        let found = found(&index, query, limit, visible);
+        let shown: Vec<&str> = found.nearly.iter().map(|document| TOOLS[*document as usize].1).collect();
+        (found.total, shown.join(" "))
+    };
+    assert_eq!(nearly("wether", 10, |_| true), (0, "get_forecast".to_owned()));
+    assert_eq!(nearly("pul reqeust", 10, |_| true), (0, "create_pull_request".to_owned()));
+    // what the caller may not see is not near
+    assert_eq!(nearly("wether", 10, |document| document != 11), (0, String::new()));
+    // a short word is near to too many, a match needs no neighbour, and a full page has no room for any
+    assert_eq!(nearly("gti", 10, |_| true), (0, String::new()));
+    assert_eq!(nearly("forecast wether", 10, |_| true).1, "");
+    assert_eq!(nearly("status wether", 1, |_| true).1, "");
+}
+
+/// A server that shares no word with the question, as it was met.
+#[test]
+fn a_server_with_a_near_meaning_is_named() {
+    const MEMORY: [Tool; 2] = [
+        (
+            "memory",
+            "add_observations",
+            "Add new observations to existing entities in the knowledge graph",
+            &[],
+        ),
+        ("memory", "create_entities", "Create multiple new entities in the knowledge graph", &[]),
+    ];
+    let index = Index::build(TOOLS.iter().chain(&MEMORY).map(document));
+    let found = found(&index, "remember something about the user", 15, |_| true);
+    let is_found = |document: u32| document as usize >= TOOLS.len();
+    let named = found.nearly.iter().copied().chain(found.hits.iter().map(|hit| hit.document));
+    assert!(named.into_iter().any(is_found), "{found:?}");
 }
 
 #[test]
@@ -203,6 +241,9 @@ proptest! {
         let mut seen = found(&among, &query, 10, |at| at >= first);
         for hit in &mut seen.hits {
             hit.document -= first;
+        }
+        for document in &mut seen.nearly {
+            *document -= first;
         }
         prop_assert_eq!(found(&alone, &query, 10, |_| true), seen);
     }

@@ -14,9 +14,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 use uuid::Uuid;
 
 use super::dialogue::{AcpAct, Dialogue, REQUESTS_MAX, Reaction};
+use crate::domain::id::TenantId;
 use crate::faces::sse::{CHECK, OpenStream};
-use crate::gateway::{Attempt, Client, ConsentNews, ConsentView, GatewayError};
-use crate::store::ConsentFilter;
+use crate::gateway::{
+    Attempt, Client, Consent, ConsentBoard, ConsentHeard, ConsentNews, ConsentView, GatewayError,
+    next_consent_poll,
+};
 
 /// Largest message of a client, in bytes: an answer needs hundreds, a prompt that nobody reads may be longer.
 pub(super) const MESSAGE_BYTES_MAX: usize = 256 * 1024;
@@ -28,8 +31,8 @@ pub(super) const WRITE_BYTES_MAX: usize = 512 * 1024;
 const SEND_MAX: Duration = Duration::from_secs(10);
 /// Silence of a client after which it is closed; pings are sent meanwhile, each of which a client answers.
 const SILENT_MAX: Duration = Duration::from_secs(45);
-/// Interval at which open requests are read again: news may be lost.
-const LOOK: Duration = Duration::from_secs(5);
+/// Pause before a request is put again after an answer that could not count.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Shortest time between two ends of the own turn.
 const STOP_PAUSE: Duration = Duration::from_secs(1);
 
@@ -60,8 +63,10 @@ pub(super) struct AcpConnection {
     deciding: FuturesUnordered<Underway>,
     /// Time of the client's last frame.
     heard_at: Instant,
-    /// Time at which open requests are read next.
-    look_at: Instant,
+    /// Time at which open requests are read again, if no news come.
+    poll_at: Instant,
+    /// Time at which requests are put again whose answers could not count.
+    again_at: Option<Instant>,
     /// Time from which on the own turn may be ended.
     stop_at: Instant,
 }
@@ -82,7 +87,8 @@ impl AcpConnection {
             attempt,
             deciding: FuturesUnordered::new(),
             heard_at: now,
-            look_at: now,
+            poll_at: now,
+            again_at: None,
             stop_at: now,
         }
     }
@@ -98,15 +104,13 @@ impl AcpConnection {
     async fn serve(&mut self) -> Result<(), Parting> {
         loop {
             self.check().await?;
-            if self.dialogue.is_open() && self.look_at <= Instant::now() {
-                self.look_at = Instant::now() + LOOK;
-                self.look().await?;
+            let mut until = self.open.sign_at().min(Instant::now() + CHECK);
+            if self.dialogue.is_open() {
+                until = until.min(self.ask_for_board());
             }
-            let until = self.open.sign_at().min(Instant::now() + CHECK);
-            let until = if self.dialogue.is_open() { until.min(self.look_at) } else { until };
             tokio::select! {
                 message = self.socket.recv() => self.heard(message).await?,
-                news = self.news.next(), if self.dialogue.is_open() => self.moved(news).await?,
+                heard = self.news.heard(), if self.dialogue.is_open() => self.told(heard).await?,
                 Some((id, outcome)) = self.deciding.next() => self.decided(id, outcome).await?,
                 () = sleep_until(until) => {}
             }
@@ -161,15 +165,18 @@ impl AcpConnection {
                     let (name, version) = client.unzip();
                     self.attempt.client = Client { name, version: version.flatten() };
                 }
-                AcpAct::Look => self.look_at = Instant::now(),
+                AcpAct::Look => {
+                    // what was told to no session may be over
+                    self.news.restart();
+                    self.consent().want_board(self.tenant(), false);
+                }
                 AcpAct::Decide(id, decision) => {
-                    let consent = &self.open.gateway().consent;
-                    let deciding = consent.decide_attached(self.begun(), id, decision);
+                    let deciding = self.consent().decide_attached(self.begun(), id, decision);
                     self.deciding.push(Box::pin(async move { (id, deciding.await) }));
                 }
                 AcpAct::EndTurn if self.stop_at <= Instant::now() => {
                     self.stop_at = Instant::now() + STOP_PAUSE;
-                    self.open.gateway().consent.end_own_turn(self.begun());
+                    self.consent().end_own_turn(self.begun());
                 }
                 AcpAct::EndTurn => {}
             }
@@ -183,43 +190,67 @@ impl AcpConnection {
         Attempt { started_at: now.started_at, started: now.started, ..self.attempt.clone() }
     }
 
-    /// Reads what is open, and how those went on that the client knows. Tells it once all is read: news of the tenant wait
-    /// meanwhile.
-    async fn look(&mut self) -> Result<(), Parting> {
-        let mut views = Vec::new();
-        let held = self.news.hold().await;
-        views.extend(std::iter::from_fn(|| self.news.rest()));
-        let consent = &self.open.gateway().consent;
-        if let Ok(present) = consent.present(&self.attempt.caller) {
-            self.attempt.caller = present;
+    fn consent(&self) -> &Arc<Consent> {
+        &self.open.gateway().consent
+    }
+
+    fn tenant(&self) -> TenantId {
+        self.attempt.caller.tenant_id()
+    }
+
+    /// Asks for a board where one is due. Returns when the next one is.
+    fn ask_for_board(&mut self) -> Instant {
+        let now = Instant::now();
+        let is_again = self.again_at.take_if(|at| *at <= now).is_some();
+        if self.dialogue.wants_more() || is_again {
+            self.consent().want_board(self.tenant(), false);
         }
-        let caller = &*self.attempt.caller;
-        // without a database the next look is soon
-        if let Ok(open) = consent.list_put_to(caller, REQUESTS_MAX as i64).await {
-            let is_open = |id: &Uuid| open.iter().any(|view| view.row.id == *id);
-            let gone: Vec<Uuid> = self.dialogue.known().filter(|id| !is_open(id)).collect();
-            if !gone.is_empty() {
-                let filter = ConsentFilter { ids: Some(gone), ..ConsentFilter::default() };
-                let gone = consent.list(caller, filter, REQUESTS_MAX as i64).await.unwrap_or_default();
-                views.extend(gone.into_iter().map(Arc::new));
+        if self.poll_at <= now {
+            self.consent().want_board(self.tenant(), true);
+            self.poll_at = next_consent_poll(now);
+        }
+        self.again_at.map_or(self.poll_at, |at| at.min(self.poll_at))
+    }
+
+    async fn told(&mut self, heard: ConsentHeard) -> Result<(), Parting> {
+        match heard {
+            ConsentHeard::Moved(view) => self.see(&view).await,
+            ConsentHeard::Board(board) => self.see_board(&board).await,
+            ConsentHeard::Lost => {
+                self.consent().want_board(self.tenant(), false);
+                Ok(())
             }
-            views.extend(open.into_iter().map(Arc::new));
         }
-        drop(held);
-        for view in views {
-            self.see(&view).await?;
+    }
+
+    /// Puts what is open and not known yet. How those went on that are known and open no more is read for all at once.
+    async fn see_board(&mut self, board: &ConsentBoard) -> Result<(), Parting> {
+        self.poll_at = next_consent_poll(Instant::now());
+        self.refresh();
+        let last = board.views.last().map(|view| view.row.id);
+        let is_beyond = |id: &Uuid| !board.is_whole && Some(*id) > last;
+        let is_open = |id: &Uuid| board.views.binary_search_by_key(id, |view| view.row.id).is_ok();
+        let known = self.dialogue.known();
+        let gone: Vec<Uuid> = known.filter(|id| !is_open(id) && !is_beyond(id)).collect();
+        self.consent().reread(self.tenant(), gone);
+        for view in &board.views {
+            self.see(view).await?;
+        }
+        if !board.is_whole && self.dialogue.has_room() {
+            // others have more open than a board holds; without a database the next board is soon
+            let caller = &self.attempt.caller;
+            let more = self.consent().list_put_to(caller, last, REQUESTS_MAX as i64).await;
+            for view in more.unwrap_or_default() {
+                self.see(&Arc::new(view)).await?;
+            }
         }
         Ok(())
     }
 
-    async fn moved(&mut self, news: Option<Arc<ConsentView>>) -> Result<(), Parting> {
-        match news {
-            Some(view) => self.see(&view).await,
-            // some news were lost
-            None => {
-                self.look_at = Instant::now();
-                Ok(())
-            }
+    /// Takes the caller's settings of now.
+    fn refresh(&mut self) {
+        if let Ok(present) = self.consent().present(&self.attempt.caller) {
+            self.attempt.caller = present;
         }
     }
 
@@ -238,17 +269,26 @@ impl AcpConnection {
         id: Uuid,
         outcome: Option<Result<ConsentView, GatewayError>>,
     ) -> Result<(), Parting> {
-        let is_fault = match outcome {
+        let messages = match outcome {
             Some(Ok(view)) => return self.see(&Arc::new(view)).await,
-            // somebody else was first, or its time is over: the client is told with the next look
+            // somebody else was first, or its time is over
             Some(Err(GatewayError::Conflict(_))) => {
-                self.look_at = Instant::now();
+                self.consent().reread(self.tenant(), [id]);
                 return Ok(());
             }
-            Some(Err(GatewayError::Unavailable)) | None => false,
-            Some(Err(_)) => true,
+            Some(Err(GatewayError::Invalid { .. })) => self.dialogue.missed(id),
+            Some(Err(GatewayError::Unavailable | GatewayError::Busy(_))) | None => {
+                self.dialogue.forget(id);
+                self.consent().want_board(self.tenant(), false);
+                return Ok(());
+            }
+            // no fault of the answer: a right or a limit
+            Some(Err(error)) => {
+                self.refresh();
+                self.again_at = Some(Instant::now() + AGAIN);
+                self.dialogue.refused(id, &error.to_string())
+            }
         };
-        let messages = self.dialogue.not_decided(id, is_fault);
         self.say(messages).await
     }
 

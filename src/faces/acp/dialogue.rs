@@ -23,8 +23,11 @@ use crate::domain::consent::ConsentDecision;
 use crate::domain::reason::Language;
 use crate::gateway::ConsentView;
 
-/// Most requests that a client is asked about, or told of, at the same time. Further ones follow as these end.
+/// Most requests that a client is asked about at the same time. Further ones follow as these are decided.
 pub(super) const REQUESTS_MAX: usize = 100;
+/// Most requests that a client is asked about, or told of, at the same time. Beyond it, the end of the oldest one that was
+/// decided is not told.
+const TOLD_MAX: usize = 2 * REQUESTS_MAX;
 /// Most sessions that one connection opens.
 const SESSIONS_MAX: u32 = 64;
 /// Answers that were not offered, after which a request is not put to this client again.
@@ -59,6 +62,10 @@ struct Asked {
     call: Option<String>,
     /// Number of answers that were not offered.
     misses: u8,
+    /// True if the client is asked about it no more.
+    is_left: bool,
+    /// True if an answer could not count, so that the client may be asked once more.
+    is_refused: bool,
     told: CallStatus,
 }
 
@@ -69,12 +76,22 @@ pub(super) struct Dialogue {
     session: Option<String>,
     sessions: u32,
     asked: HashMap<Uuid, Asked>,
+    /// True if a request was not put for lack of room.
+    is_short: bool,
     serial: u64,
 }
 
 impl Dialogue {
     pub(super) fn new(language: Language) -> Dialogue {
-        Dialogue { language, is_greeted: false, session: None, sessions: 0, asked: HashMap::new(), serial: 0 }
+        Dialogue {
+            language,
+            is_greeted: false,
+            session: None,
+            sessions: 0,
+            asked: HashMap::new(),
+            is_short: false,
+            serial: 0,
+        }
     }
 
     /// Returns whether the client has opened a session, so that it can be asked.
@@ -85,6 +102,25 @@ impl Dialogue {
     /// Returns the requests that the client knows to be under way.
     pub(super) fn known(&self) -> impl Iterator<Item = Uuid> {
         self.asked.keys().copied()
+    }
+
+    /// Returns whether the client can be asked about one more request.
+    pub(super) fn has_room(&self) -> bool {
+        let is_waiting = |asked: &&Asked| asked.told == CallStatus::Pending && !asked.is_left;
+        let is_full = || self.asked.len() >= TOLD_MAX && self.oldest_decided().is_none();
+        self.asked.values().filter(is_waiting).count() < REQUESTS_MAX && !is_full()
+    }
+
+    /// Returns once whether there is room again for requests that had none.
+    pub(super) fn wants_more(&mut self) -> bool {
+        let wants = self.is_short && self.has_room();
+        self.is_short &= !wants;
+        wants
+    }
+
+    fn oldest_decided(&self) -> Option<Uuid> {
+        let decided = self.asked.iter().filter(|(_, asked)| asked.told != CallStatus::Pending);
+        decided.map(|(id, _)| *id).min()
     }
 
     /// Takes a message of the client.
@@ -146,20 +182,37 @@ impl Dialogue {
         let Some(session) = self.session.clone() else { return Vec::new() };
         let mut messages = Vec::new();
         let (id, status) = (view.row.id, CallStatus::of(view.row.state.known()));
-        let room = self.asked.len() < REQUESTS_MAX;
+        if !self.asked.contains_key(&id) {
+            if status != CallStatus::Pending || !is_put {
+                return messages;
+            }
+            if !self.has_room() {
+                self.is_short = true;
+                return messages;
+            }
+            if self.asked.len() >= TOLD_MAX {
+                self.oldest_decided().and_then(|id| self.asked.remove(&id));
+            }
+        }
         match self.asked.entry(id) {
-            Entry::Vacant(_) if status != CallStatus::Pending || !is_put || !room => {}
             Entry::Vacant(vacant) => {
                 messages.push(wire::announced(&session, view, self.language));
                 let asked = vacant.insert(Asked {
                     view: Arc::clone(view),
                     call: None,
                     misses: 0,
+                    is_left: false,
+                    is_refused: false,
                     told: CallStatus::Pending,
                 });
                 messages.push(ask(&mut self.serial, &session, asked, self.language));
             }
-            Entry::Occupied(_) if status == CallStatus::Pending => {}
+            Entry::Occupied(mut known) if status == CallStatus::Pending => {
+                let asked = known.get_mut();
+                if is_put && std::mem::take(&mut asked.is_refused) {
+                    messages.push(ask(&mut self.serial, &session, asked, self.language));
+                }
+            }
             Entry::Occupied(mut known) => {
                 let asked = known.get_mut();
                 // somebody else was first, or its time is over
@@ -176,14 +229,19 @@ impl Dialogue {
         messages
     }
 
-    /// Notes that a decision could not be taken. `is_fault`: by a fault of the client, as an answer that was not offered;
-    /// otherwise the request is put to it anew with the next look.
-    pub(super) fn not_decided(&mut self, id: Uuid, is_fault: bool) -> Vec<String> {
-        if is_fault {
-            return self.missed(id);
-        }
+    /// Forgets a request whose decision could not be stored: it is put anew once it is seen again.
+    pub(super) fn forget(&mut self, id: Uuid) {
         self.asked.remove(&id);
-        Vec::new()
+    }
+
+    /// Tells why an answer could not count, though it was offered. The client is asked once more when the request is seen
+    /// again, if it may be asked then.
+    pub(super) fn refused(&mut self, id: Uuid, why: &str) -> Vec<String> {
+        let (Some(session), Some(asked)) = (&self.session, self.asked.get_mut(&id)) else {
+            return Vec::new();
+        };
+        asked.is_refused = true;
+        vec![wire::moved(session, &asked.view, CallStatus::Pending, Some(why))]
     }
 
     fn greet(&mut self, params: InitializeParams, reaction: &mut Reaction) -> Value {
@@ -228,6 +286,11 @@ impl Dialogue {
         let Some(asked) = self.asked.values_mut().find(is_it) else { return };
         asked.call = None;
         let id = asked.view.row.id;
+        let Some(result) = result else {
+            let text = "the client answered with an error; somebody else has to decide";
+            reaction.messages.extend(self.leave(id, text));
+            return;
+        };
         match wire::decision(result, &asked.view) {
             Some(decision) => reaction.acts.push(AcpAct::Decide(id, decision)),
             None => reaction.messages.extend(self.missed(id)),
@@ -235,7 +298,7 @@ impl Dialogue {
     }
 
     /// Asks once more after an answer that was not offered; after another one, this client is left alone with the request.
-    fn missed(&mut self, id: Uuid) -> Vec<String> {
+    pub(super) fn missed(&mut self, id: Uuid) -> Vec<String> {
         let (Some(session), Some(asked)) = (&self.session, self.asked.get_mut(&id)) else {
             return Vec::new();
         };
@@ -244,7 +307,18 @@ impl Dialogue {
             return vec![ask(&mut self.serial, session, asked, self.language)];
         }
         tracing::debug!(consent = %id, code = "consent_malformed", "an ACP client gave answers that were not offered");
-        let text = "consent_malformed: the answers were none that were offered; somebody else has to decide";
+        self.leave(
+            id,
+            "consent_malformed: the answers were none that were offered; somebody else has to decide",
+        )
+    }
+
+    /// Leaves the client alone with a request, and says why. How it goes on is told all the same.
+    fn leave(&mut self, id: Uuid, text: &str) -> Vec<String> {
+        let (Some(session), Some(asked)) = (&self.session, self.asked.get_mut(&id)) else {
+            return Vec::new();
+        };
+        asked.is_left = true;
         vec![wire::moved(session, &asked.view, CallStatus::Pending, Some(text))]
     }
 

@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Method, StatusCode, header};
 
 use self::connection::{AcpConnection, MESSAGE_BYTES_MAX, READ_BYTES, WRITE_BYTES_MAX};
+use super::client::ClientAddress;
 use super::listener::Peer;
 use super::request::RequestId;
 use super::sse::{OpenStream, StreamKind, TooManyStreams};
@@ -71,6 +72,7 @@ pub async fn handle(
     // records know the interface of people as `rest`; `decided_via` of the request tells the two apart
     let mut attempt = Attempt::now(caller, Source::Rest);
     attempt.request_id = Some(request_id.0.clone());
+    attempt.client_address = ClientAddress::in_extensions(&parts.extensions);
     attempt.trace_id = common::trace::trace_id(&parts.headers, None);
     attempt.language = headers::language(&parts.headers);
     // the socket counts as its connection, with a request under way, until it ends

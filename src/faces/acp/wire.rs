@@ -272,10 +272,12 @@ fn kind(view: &ConsentView) -> &'static str {
         Some(ActionKey::Execute | ActionKey::Sql) => "execute",
         Some(ActionKey::Request) => "fetch",
         Some(ActionKey::Act) if DELETING.contains(&verb) => "delete",
-        Some(ActionKey::Act | ActionKey::Call) | None => match row.operation_type.known() {
-            Some(OperationType::Read) => "read",
-            _ => "other",
-        },
+        Some(ActionKey::Act | ActionKey::Call | ActionKey::SubmitForm) | None => {
+            match row.operation_type.known() {
+                Some(OperationType::Read) => "read",
+                _ => "other",
+            }
+        }
     }
 }
 
@@ -377,14 +379,14 @@ enum Outcome {
 }
 
 /// Returns the decision in a client's answer to a request for permission; `None` if it is none that was offered.
-pub(super) fn decision(result: Option<&RawValue>, view: &ConsentView) -> Option<ConsentDecision> {
+pub(super) fn decision(result: &RawValue, view: &ConsentView) -> Option<ConsentDecision> {
     #[derive(Deserialize)]
     struct Answer<'a> {
         #[serde(borrow)]
         outcome: &'a RawValue,
     }
     // serde also reads a list as the members in their order
-    let answer = result.map(RawValue::get).filter(|raw| raw.starts_with('{'))?;
+    let answer = Some(result.get()).filter(|raw| raw.starts_with('{'))?;
     let Answer { outcome } = serde_json::from_str(answer).ok()?;
     let outcome = Some(outcome.get()).filter(|raw| !raw.starts_with('['))?;
     let outcome: Outcome = serde_json::from_str(outcome).ok()?;

@@ -1,8 +1,9 @@
 //! `mcpproxy activity`: lists, watches, counts and exports activity records.
 
+mod provenance;
 mod watch;
 
-use chrono::{DateTime, Local, TimeDelta, Utc};
+use chrono::{DateTime, Local, Utc};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use super::client::{ApiClient, ApiQuery};
 use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Column, Output, text};
-use super::show;
+use super::{input, show};
 use crate::domain::json;
 
 /// `mcpproxy activity`
@@ -33,6 +34,12 @@ enum Command {
         /// Period: 1h, 24h, 7d or 30d
         #[arg(long, default_value = "24h")]
         period: String,
+        /// Count only calls of tools of this tier: read, write, destructive or unknown
+        #[arg(long)]
+        tier: Option<String>,
+        /// Count only calls of tools that are not known to only read
+        #[arg(long)]
+        not_read: bool,
         #[command(flatten)]
         output: Output,
     },
@@ -42,6 +49,9 @@ enum Command {
     Show {
         /// ID of the record, as `mcpproxy activity list` prints it
         id: String,
+        /// Show the ledger of a call that filled in a form of a web page, instead of the record
+        #[arg(long)]
+        provenance: bool,
         #[command(flatten)]
         output: Output,
     },
@@ -53,10 +63,13 @@ struct List {
     filter: Filter,
     #[command(flatten)]
     window: Window,
+    /// Only records with this text in their arguments or result, as far as they are kept, in any case
+    #[arg(long, value_name = "TEXT", help_heading = "Filters")]
+    contains: Option<String>,
     /// Maximum number of records
     #[arg(long, default_value_t = 50, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Also show the columns CODE, TYPE, OWNER and KEY
+    /// Also show the columns CODE, TYPE, TIER, OWNER, KEY, KEY ID, CLIENT and ADDRESS
     #[arg(long)]
     wide: bool,
     /// Show words instead of icons; output to anything but a terminal has no icons
@@ -84,6 +97,13 @@ struct Filter {
     /// Intent of the call, as declared by its caller or else by the command that made it: read, write or destructive
     #[arg(long, value_name = "TYPE")]
     intent_type: Option<String>,
+    /// Tier of the tool at the time of the call: read, write, destructive, or unknown for a tool that says nothing
+    /// about itself
+    #[arg(long)]
+    tier: Option<String>,
+    /// Only calls of tools that are not known to only read: what may have changed something
+    #[arg(long)]
+    not_read: bool,
     /// Outcome: success, upstream_error, error, blocked, rejected, cancelled, unknown, or before the end: pending, waiting
     #[arg(long)]
     status: Option<String>,
@@ -100,12 +120,15 @@ struct Filter {
     /// Origin of the request: mcp, direct, rest, cli, console or system
     #[arg(long)]
     source: Option<String>,
-    /// ID of the key
+    /// Name or ID of the key; a name as it was at the time
     #[arg(long)]
     key: Option<String>,
     /// Owner of the key
     #[arg(long)]
     owner: Option<String>,
+    /// Address that the request came from
+    #[arg(long, value_name = "ADDRESS")]
+    client_address: Option<String>,
     /// ID of the session, as a record names it
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
@@ -137,6 +160,8 @@ impl Filter {
         let mut query = ApiQuery::default();
         for (name, value) in [
             ("intent_type", self.intent_type),
+            ("tier", self.tier),
+            ("not_read", self.not_read.then(|| "true".to_owned())),
             ("status", self.status),
             ("server", self.server),
             ("tool", self.tool),
@@ -144,6 +169,7 @@ impl Filter {
             ("source", self.source),
             ("key", self.key),
             ("owner", self.owner),
+            ("client_address", self.client_address),
             ("session_id", self.session_id),
             ("request_id", self.request_id),
             ("decision", self.decision),
@@ -168,20 +194,10 @@ impl Window {
 
 /// Returns a time as the API takes it. `given` is an RFC 3339 time, or an age in minutes, hours or days such as `90m`.
 fn time(flag: &str, given: &str, now: DateTime<Utc>) -> Result<String, Failure> {
-    let split = given.char_indices().next_back().map_or(0, |(at, _)| at);
-    let (number, unit) = given.split_at_checked(split).unwrap_or_default();
     if DateTime::parse_from_rfc3339(given).is_ok() {
         return Ok(given.to_owned());
     }
-    let number = number.parse::<i64>().unwrap_or(-1);
-    let ago = match unit {
-        _ if number < 0 => None,
-        "m" => TimeDelta::try_minutes(number),
-        "h" => TimeDelta::try_hours(number),
-        "d" => TimeDelta::try_days(number),
-        _ => None,
-    };
-    let at = ago.and_then(|ago| now.checked_sub_signed(ago));
+    let at = input::span(given).and_then(|ago| now.checked_sub_signed(ago));
     let at = at.ok_or_else(|| {
         Failure::Usage(format!(
             "{flag} {given}: it needs a time such as 2026-01-31T08:00:00Z, or how long ago: 90m, 12h, 3d"
@@ -202,9 +218,11 @@ impl ActivityCommand {
         match self.command {
             Command::List(list) => list.run(&client).await,
             Command::Watch(watch) => watch.run(&client).await,
-            Command::Summary { period, output } => {
+            Command::Summary { period, tier, not_read, output } => {
                 let mut query = ApiQuery::default();
                 query.add("period", Some(period));
+                query.add("tier", tier);
+                query.add("not_read", not_read.then(|| "true".to_owned()));
                 let answer = client.get(&["activity", "summary"], &query).await?;
                 output.thing(&answer.text, summary)
             }
@@ -214,7 +232,11 @@ impl ActivityCommand {
                 query.add("format", Some(export.format));
                 client.copy(&["activity", "export"], &query).await
             }
-            Command::Show { id, output } => {
+            Command::Show { id, provenance: true, output } => {
+                let answer = client.get(&["activity", &id, "provenance"], &ApiQuery::default()).await?;
+                output.thing(&answer.text, provenance::shown)
+            }
+            Command::Show { id, provenance: false, output } => {
                 let answer = client.get(&["activity", &id], &ApiQuery::default()).await?;
                 output.thing(&answer.text, record)
             }
@@ -226,6 +248,7 @@ impl List {
     async fn run(self, client: &ApiClient) -> Result<(), Failure> {
         let mut query = self.filter.query();
         self.window.add(&mut query, Utc::now())?;
+        query.add("contains", self.contains);
         let limit = self.limit as usize;
         let items = client.list(&["activity"], &query, limit).await?;
         let mut columns = columns(!self.no_icons && output::is_terminal()).to_vec();
@@ -240,11 +263,15 @@ impl List {
     }
 }
 
-const WIDE: [Column; 4] = [
+const WIDE: [Column; 8] = [
     ("CODE", |record| text(record, "error_code")),
     ("TYPE", |record| text(record, "type")),
+    ("TIER", |record| text(record, "tier")),
     ("OWNER", |record| text(record, "owner")),
-    ("KEY", |record| text(record, "key_id")),
+    ("KEY", |record| text(record, "key_name")),
+    ("KEY ID", |record| text(record, "key_id")),
+    ("CLIENT", client),
+    ("ADDRESS", |record| text(record, "client_address")),
 ];
 
 fn columns(with_icons: bool) -> &'static [Column] {
@@ -270,16 +297,26 @@ const fn with_intent(intent: fn(&Value) -> String) -> [Column; 7] {
     ]
 }
 
-/// Returns the tool of a record; of one about a permission request the step, and the tool of the request.
+/// Returns name and version of the client program, as it gave them.
+fn client(record: &Value) -> String {
+    let client = record.get("client").unwrap_or(&Value::Null);
+    let (name, version) = (text(client, "name"), text(client, "version"));
+    format!("{name} {version}").trim().to_owned()
+}
+
+/// Returns the tool of a record; of one about a permission request the step, the tool of the request, and the decision if
+/// the record is about one.
 fn tool(record: &Value) -> String {
     let tool = text(record, "tool");
     if text(record, "type") != "consent" {
         return tool;
     }
     let about: Value = serde_json::from_str(&text(record, "arguments")).unwrap_or_default();
+    let decision = about.get("body").map(|body| text(body, "decision")).unwrap_or_default();
     match text(&about, "tool") {
         none if none.is_empty() => tool,
-        requested => format!("{tool} ({requested})"),
+        requested if decision.is_empty() => format!("{tool} ({requested})"),
+        requested => format!("{tool} ({requested}: {decision})"),
     }
 }
 
@@ -339,13 +376,14 @@ fn summary(raw: &str) -> String {
         if parts.is_empty() { "-".to_owned() } else { output::safe(&parts.join(", ")) }
     };
     let mut out = format!(
-        "{} records from {} to {}\n  type:    {}\n  status:  {}\n  intent:  {}\n  decision: {}\n",
+        "{} records from {} to {}\n  type:    {}\n  status:  {}\n  intent:  {}\n  tier:    {}\n  decision: {}\n",
         text(&summary, "total"),
         local(&text(&summary, "start_time")),
         local(&text(&summary, "end_time")),
         counts("by_type"),
         counts("by_status"),
         counts("by_intent_type"),
+        counts("by_tier"),
         counts("by_decision"),
     );
     for (title, name) in [("TOOL", "top_tools"), ("SERVER", "top_servers")] {

@@ -1,18 +1,27 @@
 //! `mcpproxy call`: runs a tool with a declared intent.
 
-use clap::{Args, Subcommand, ValueEnum};
+use std::ffi::OsString;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::client::{ApiClient, ApiQuery};
 use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::{input, output};
+use crate::domain::id::split_canonical;
+use crate::domain::near;
 use crate::faces::wire::headers;
+use crate::gateway::Detail;
 
 /// `mcpproxy call`
 #[derive(Args)]
+#[command(
+    after_help = "Without a variant, `mcpproxy call SERVER:TOOL` takes the one that the gateway recommends."
+)]
 pub struct CallCommand {
     #[command(subcommand)]
     variant: Variant,
@@ -31,6 +40,19 @@ enum Variant {
     /// Run a tool that deletes or cannot be undone
     #[command(name = "tool-destructive", aliases = ["call_tool_destructive", "destructive"])]
     Destructive(Request),
+    /// Run a tool with its own `call_with`: `mcpproxy call SERVER:TOOL`, with the flags of the other commands
+    #[command(external_subcommand)]
+    Own(Vec<OsString>),
+}
+
+/// `mcpproxy call SERVER:TOOL`, without a variant
+#[derive(Parser)]
+#[command(name = "mcpproxy call", no_binary_name = true, disable_help_subcommand = true)]
+struct OwnCall {
+    #[command(flatten)]
+    request: Request,
+    #[command(flatten)]
+    connection: ApiConnection,
 }
 
 #[derive(Args)]
@@ -86,10 +108,15 @@ struct Outcome {
 
 impl CallCommand {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        let (operation, request) = match self.variant {
-            Variant::Read(request) => ("read", request),
-            Variant::Write(request) => ("write", request),
-            Variant::Destructive(request) => ("destructive", request),
+        let (operation, request, connection) = match self.variant {
+            Variant::Read(request) => ("read", request, self.connection),
+            Variant::Write(request) => ("write", request, self.connection),
+            Variant::Destructive(request) => ("destructive", request, self.connection),
+            Variant::Own(words) => {
+                let OwnCall { request, connection } = own_call(&words)?;
+                let connection = connection.or(self.connection);
+                (call_with(&connection.client()?, &request.name).await?, request, connection)
+            }
         };
         let body = Body {
             tool_variant: format!("call_tool_{operation}"),
@@ -100,7 +127,7 @@ impl CallCommand {
             intent_reason: request.reason.as_deref(),
         };
         let body = serde_json::to_string(&body).map_err(|error| Failure::Usage(error.to_string()))?;
-        let answer = self.connection.client()?.send(Method::POST, &["tools", "call"], body).await?;
+        let answer = connection.client()?.send(Method::POST, &["tools", "call"], body).await?;
         if let Some(warning) = answer.headers.get(headers::WARNING).and_then(|value| value.to_str().ok()) {
             output::note(&format!("warning: {warning}"));
         }
@@ -118,6 +145,47 @@ impl CallCommand {
             false => Ok(()),
         }
     }
+}
+
+/// Parses a call without a variant. Its first word is the name of a tool, or a variant that there is not.
+fn own_call(words: &[OsString]) -> Result<OwnCall, Failure> {
+    let first = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    if split_canonical(&first).is_none() {
+        let variants = ["tool-read", "tool-write", "tool-destructive"];
+        let meant = near::closest(&first, variants.into_iter());
+        let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+        return Err(Failure::Usage(format!(
+            "'{first}' is neither a tool, SERVER:TOOL, nor one of {}{meant}",
+            variants.join(", ")
+        )));
+    }
+    OwnCall::try_parse_from(words).map_err(|error| Failure::Usage(error.render().to_string()))
+}
+
+/// Returns the operation of a tool's own variant, as a search shows it to this key.
+async fn call_with(client: &ApiClient, name: &str) -> Result<&'static str, Failure> {
+    let (server, tool) = split_canonical(name).unwrap_or_default();
+    let mut query = ApiQuery::default();
+    query.add("query", Some(tool.to_owned()));
+    query.add("server", Some(server.to_owned()));
+    query.add("include_site_tools", Some("true".to_owned()));
+    query.add("detail", Some(Detail::Compact.as_str().to_owned()));
+    let found = client.get(&["tools"], &query).await?.json()?;
+    let mut tools = found.get("tools").and_then(Value::as_array).into_iter().flatten();
+    let own = tools.find(|found| output::text(found, "name") == name);
+    let variant = own.map(|found| output::text(found, "call_with")).unwrap_or_default();
+    let operation = match variant.as_str() {
+        "call_tool_read" => "read",
+        "call_tool_write" => "write",
+        "call_tool_destructive" => "destructive",
+        _ => {
+            return Err(Failure::Refused(format!(
+                "this key sees no tool {name}: mcpproxy tools search WORDS finds those that it has"
+            )));
+        }
+    };
+    output::note(&format!("{name} is called with {variant}, as the gateway recommends"));
+    Ok(operation)
 }
 
 /// Returns the texts of a result, and JSON for content that is not text. Control characters are escaped on a terminal.

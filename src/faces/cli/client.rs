@@ -1,5 +1,7 @@
 //! The REST client behind every command.
 
+mod mcp;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +38,8 @@ pub(super) struct ApiClient {
     http: reqwest::Client,
     base: Url,
     key: Key,
+    /// The key itself; `None` if none was given.
+    secret: Option<Arc<str>>,
     /// Tenant to act in, sent as `X-Tenant`; `None` if none is named.
     tenant: Option<HeaderValue>,
     /// Role and tenant of the key, fetched on first use; the inner `None` if they could not be fetched.
@@ -152,7 +156,21 @@ impl ApiClient {
             .connect_timeout(CONNECT_WAIT_MAX)
             .build();
         let http = built.map_err(|error| Failure::Unreachable(format!("no HTTP client: {error}")))?;
-        Ok(ApiClient { http, base, key: kind, tenant, holder: Arc::default() })
+        let secret = key.map(|key| Arc::from(trimmed(key)));
+        Ok(ApiClient { http, base, key: kind, secret, tenant, holder: Arc::default() })
+    }
+
+    /// Returns a client of the same gateway with another key, in that key's own tenant.
+    ///
+    /// # Errors
+    /// The key cannot be sent in a header.
+    pub(super) fn with_key(&self, key: &str) -> Result<ApiClient, Failure> {
+        ApiClient::new(self.base.as_str(), Some(key), None)
+    }
+
+    /// Returns the key; `None` if none was given.
+    pub(super) fn key(&self) -> Option<&str> {
+        self.secret.as_deref()
     }
 
     /// Returns this client acting in `tenant`, or in none.
@@ -204,13 +222,18 @@ impl ApiClient {
         }
     }
 
-    /// Requests a path at the root of the port, which needs no key. Any status is a success.
-    pub(super) async fn probe(&self, path: &str) -> Result<Probed, Failure> {
+    /// Returns the URL of a path at the root of the port.
+    pub(super) fn at(&self, path: &str) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().push(path);
         }
-        let request = self.http.get(url).timeout(CONNECT_WAIT_MAX);
+        url
+    }
+
+    /// Requests a path at the root of the port, which needs no key. Any status is a success.
+    pub(super) async fn probe(&self, path: &str) -> Result<Probed, Failure> {
+        let request = self.http.get(self.at(path)).timeout(CONNECT_WAIT_MAX);
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
         let (status, headers) = (response.status(), response.headers().clone());
         let text = response.text().await.map_err(|error| self.unreachable(&error))?;
@@ -372,9 +395,13 @@ impl ApiQuery {
     }
 }
 
+/// Returns a value without the newline with which a file or a Secret that it comes from often ends.
+fn trimmed(value: &str) -> &str {
+    value.trim_end_matches(['\r', '\n'])
+}
+
 fn header(what: &str, value: &str) -> Result<HeaderValue, Failure> {
-    // a file or a Secret that a key comes from often ends with a newline
-    let sent = HeaderValue::from_str(value.trim_end_matches(['\r', '\n']));
+    let sent = HeaderValue::from_str(trimmed(value));
     sent.map_err(|_| Failure::Usage(format!("the {what} has characters that cannot be sent")))
 }
 

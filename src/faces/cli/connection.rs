@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::client::ApiClient;
 use super::failure::Failure;
-use super::output;
+use super::{input, output};
 
 /// Default URL of the gateway.
 const URL: &str = "http://127.0.0.1:8080";
@@ -41,9 +41,8 @@ pub(super) struct ApiConnection {
 
 /// Returns the value of a flag, else of its environment variable; `None` if that is empty or unset. Clap does not read the
 /// variable, since its usage errors would name every set variable as a needed flag.
-#[expect(clippy::disallowed_methods, reason = "the flags of a client, which app/config knows nothing of")]
 fn given(flag: Option<&String>, variable: &str) -> Option<String> {
-    flag.cloned().or_else(|| std::env::var(variable).ok()).filter(|value| !value.is_empty())
+    flag.cloned().or_else(|| input::variable(variable)).filter(|value| !value.is_empty())
 }
 
 /// Profile: address of a gateway, and credentials for it.
@@ -56,6 +55,17 @@ struct Profile {
 }
 
 impl ApiConnection {
+    /// Returns the connection with the flags of `other` where it has none of its own.
+    pub(super) fn or(self, other: ApiConnection) -> ApiConnection {
+        ApiConnection {
+            url: self.url.or(other.url),
+            api_key: self.api_key.or(other.api_key),
+            tenant: self.tenant.or(other.tenant),
+            profile: self.profile.or(other.profile),
+            profiles: self.profiles.or(other.profiles),
+        }
+    }
+
     /// Creates a client for the connection.
     ///
     /// # Errors

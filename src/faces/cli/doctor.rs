@@ -9,6 +9,7 @@ use super::client::{ApiClient, ApiQuery};
 use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, text};
+use super::tally::{Meaning, ToolTally};
 use super::webhook;
 
 /// Largest accepted clock difference, in seconds. Sessions and expiry dates depend on the clock.
@@ -57,7 +58,7 @@ impl Doctor {
             return report(Found::Odd(which.to_owned()));
         }
         report(Found::Good(format!("key      {role} of the tenant {tenant}")))?;
-        key(&me).into_iter().chain(consent(&me)).try_for_each(report)?;
+        key(&me).into_iter().chain(tools(&me)).chain(consent(&me)).try_for_each(report)?;
         if matches!(&*role, "auditor" | "operator" | "admin" | "platform") {
             policy(&client).await?.into_iter().try_for_each(report)?;
         }
@@ -67,7 +68,7 @@ impl Doctor {
         {
             report(if is_odd { Found::Odd(said) } else { Found::Good(said) })?;
         }
-        upstreams(&client).await
+        upstreams(&client, &me).await
     }
 }
 
@@ -94,6 +95,21 @@ fn key(me: &Value) -> Vec<Found> {
     }
     found.extend(list(settings, &how));
     found
+}
+
+/// Counts the tools of the key, and says what it means that some say nothing about themselves.
+fn tools(me: &Value) -> Vec<Found> {
+    let Some(tally) = ToolTally::of_status(me).filter(|tally| tally.total > 0) else { return Vec::new() };
+    let mut found = vec![Found::Good(format!("tools    {}", tally.line()))];
+    found.extend(tally.meaning(me).map(judged));
+    found
+}
+
+fn judged(meaning: Meaning) -> Found {
+    match meaning {
+        Meaning::Safe(text) => Found::Good(format!("tools    {text}")),
+        Meaning::Open(text) => Found::Odd(format!("tools    {text}")),
+    }
 }
 
 /// Checks which tools `allowed_tools` leaves to the key. A narrow list is no fault; an empty one may be.
@@ -197,7 +213,7 @@ fn warned(policy: &Value) -> Vec<Found> {
 }
 
 /// Checks for every server what keeps its tools from agents.
-async fn upstreams(client: &ApiClient) -> Result<(), Failure> {
+async fn upstreams(client: &ApiClient, me: &Value) -> Result<(), Failure> {
     let servers = match client.list(&["servers"], &ApiQuery::default(), usize::MAX).await {
         Ok(servers) => servers,
         // most keys in IDEs may not list servers
@@ -211,17 +227,21 @@ async fn upstreams(client: &ApiClient) -> Result<(), Failure> {
             "servers  there are none; add one: mcpproxy upstream add NAME URL".to_owned(),
         ));
     }
+    let mut all = ToolTally::default();
     for server in servers {
         let server: Value = serde_json::from_str(server.get()).unwrap_or_default();
         let name = text(&server, "name");
-        let withheld = match obstacle(&server, &name) {
+        let (withheld, tally) = match obstacle(&server, &name) {
             None => withheld(client, &name).await?,
             // what keeps the whole server from agents comes first
-            Some(_) => Vec::new(),
+            Some(_) => Default::default(),
         };
-        judge(&server, &name, &withheld).into_iter().try_for_each(report)?;
+        all += tally;
+        judge(&server, &name, &withheld, &tally).into_iter().try_for_each(report)?;
     }
-    Ok(())
+    // a role without tools is told what its agents have
+    let meaning = all.meaning(me).filter(|_| ToolTally::of_status(me).is_none());
+    meaning.into_iter().map(judged).try_for_each(report)
 }
 
 /// Lists of what servers offer, named as their routes and commands are, with the nouns of their items.
@@ -240,12 +260,15 @@ struct Withheld {
     blocked: usize,
 }
 
-/// Returns what is withheld of a server, by noun.
-async fn withheld(client: &ApiClient, name: &str) -> Result<Vec<Withheld>, Failure> {
-    let mut withheld = Vec::new();
+/// Returns what is withheld of a server, by noun, and the numbers of its tools.
+async fn withheld(client: &ApiClient, name: &str) -> Result<(Vec<Withheld>, ToolTally), Failure> {
+    let (mut withheld, mut tally) = (Vec::new(), ToolTally::default());
     for (list, nouns) in LISTS {
         let items = client.list(&["servers", name, list], &ApiQuery::default(), usize::MAX).await?;
         let items: Vec<Value> = items.iter().map(|item| output::parsed(item)).collect();
+        if list == "tools" {
+            tally = ToolTally::of_list(&items);
+        }
         withheld.extend(nouns.iter().map(|&noun| {
             // lists with several kinds name the kind of each item
             let is_one = |item: &&Value| nouns.len() == 1 || text(item, "kind") == noun;
@@ -255,8 +278,11 @@ async fn withheld(client: &ApiClient, name: &str) -> Result<Vec<Withheld>, Failu
             Withheld { list, noun, waiting: count(&["pending", "changed"]), blocked: count(&["blocked"]) }
         }));
     }
-    Ok(withheld)
+    Ok((withheld, tally))
 }
+
+/// Part of the error of a server that answered with HTTP status 401 or 403.
+const WANTS_LOGIN: &str = "wants credentials or a login";
 
 /// Returns what keeps all tools of a server from agents, with advice; `None` if nothing does.
 pub(super) fn obstacle(server: &Value, name: &str) -> Option<String> {
@@ -266,9 +292,24 @@ pub(super) fn obstacle(server: &Value, name: &str) -> Option<String> {
     if text(server, "connection") != "connected" {
         let error = text(server, "last_error");
         let why = if error.is_empty() { "nobody has reached it yet".to_owned() } else { error };
+        if text(server, "kind") == "http" && why.contains(WANTS_LOGIN) {
+            // the error says how to give them, for any server
+            let mut how = why.replace("upstream update NAME", &format!("upstream update {name}"));
+            if !how.contains("--header") {
+                how.push_str(&format!(
+                    "; give a header, most often Authorization, with mcpproxy upstream update {name} --header HEADER=- \
+                     (it reads the value from standard input; name all headers of the server)"
+                ));
+            }
+            return Some(format!("is not connected: {how}"));
+        }
+        let advice = match &*text(server, "kind") {
+            "stdio" => format!("its log says more: mcpproxy upstream logs {name}"),
+            "web_page" => format!("or give other pages with mcpproxy upstream update {name} --page URL"),
+            _ => format!("or give another address with mcpproxy upstream update {name} --address URL"),
+        };
         return Some(format!(
-            "is not connected: {why}; try again with mcpproxy upstream refresh {name}, or give another address with \
-             mcpproxy upstream update {name} --address URL"
+            "is not connected: {why}; try again with mcpproxy upstream refresh {name}, {advice}"
         ));
     }
     is(server, "quarantined")
@@ -276,7 +317,7 @@ pub(super) fn obstacle(server: &Value, name: &str) -> Option<String> {
 }
 
 /// Judges a server: what keeps it from agents, else what is withheld of it.
-fn judge(server: &Value, name: &str, withheld: &[Withheld]) -> Vec<Found> {
+fn judge(server: &Value, name: &str, withheld: &[Withheld], tally: &ToolTally) -> Vec<Found> {
     let odd = |what: String| Found::Odd(format!("server   '{name}' {what}"));
     if let Some(obstacle) = obstacle(server, name) {
         return vec![odd(obstacle)];
@@ -296,7 +337,8 @@ fn judge(server: &Value, name: &str, withheld: &[Withheld]) -> Vec<Found> {
         }
     }
     if found.is_empty() {
-        found.push(Found::Good(format!("server   '{name}' is connected")));
+        let tools = if tally.total > 0 { format!(", {}", tally.line()) } else { String::new() };
+        found.push(Found::Good(format!("server   '{name}' is connected{tools}")));
     }
     found
 }
@@ -321,165 +363,9 @@ fn clock(date: Option<&str>, now: DateTime<Utc>) -> Found {
 fn report(found: Found) -> Result<(), Failure> {
     match found {
         Found::Good(text) => output::line(&output::safe(&format!("ok    {text}"))),
-        Found::Odd(text) => output::line(&output::safe(&format!("LOOK  {text}"))),
+        Found::Odd(text) => output::line(&output::safe(&format!("WARN  {text}"))),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn said(found: Found) -> String {
-        match found {
-            Found::Good(text) => format!("ok {text}"),
-            Found::Odd(text) => text,
-        }
-    }
-
-    #[test]
-    fn servers_are_judged() {
-        let server = |more: Value| {
-            let mut server = json!({"enabled": true, "quarantined": false, "connection": "connected"});
-            server.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            server
-        };
-        for (more, (waiting, blocked), want) in [
-            (json!({}), (0, 0), "ok server   'up' is connected"),
-            (json!({}), (2, 0), "has 2 tools that wait for approval: mcpproxy tools list up"),
-            (json!({}), (0, 1), "ok server   'up' has 1 tool that is blocked: "),
-            (json!({"enabled": false}), (0, 0), "upstream enable up"),
-            (
-                json!({"connection": "disconnected", "last_error": "refused"}),
-                (0, 0),
-                "not connected: refused",
-            ),
-            (json!({"connection": "unknown"}), (0, 0), "nobody has reached it"),
-            (json!({"quarantined": true}), (0, 0), "unquarantine up"),
-        ] {
-            let withheld = Withheld { list: "tools", noun: "tool", waiting, blocked };
-            let mut found = judge(&server(more), "up", &[withheld]);
-            assert_eq!(found.len(), 1, "{want}");
-            let said = said(found.remove(0));
-            assert!(said.contains(want), "{said}");
-        }
-    }
-
-    #[test]
-    fn every_kind_that_is_withheld_has_a_line() {
-        let server = json!({"enabled": true, "quarantined": false, "connection": "connected"});
-        let of = |list, noun, waiting, blocked| Withheld { list, noun, waiting, blocked };
-        let withheld = [
-            of("tools", "tool", 1, 0),
-            of("prompts", "prompt", 0, 0),
-            of("resources", "resource", 0, 2),
-            of("resources", "template", 3, 1),
-        ];
-        let said: Vec<String> = judge(&server, "up", &withheld).into_iter().map(said).collect();
-        assert_eq!(
-            said,
-            [
-                "server   'up' has 1 tool that waits for approval: mcpproxy tools list up",
-                "ok server   'up' has 2 resources that are blocked: mcpproxy resources list up",
-                "server   'up' has 3 templates that wait for approval: mcpproxy resources list up",
-                "ok server   'up' has 1 template that is blocked: mcpproxy resources list up",
-            ]
-        );
-    }
-
-    #[test]
-    fn keys_are_judged() {
-        let open = json!({"max_operation": "destructive", "allowed_tools": ["*"]});
-        let me = |role: &str, settings: &Value| json!({"role": role, "tenant": "acme", "key_id": "k1", "suspended": false, "settings": settings});
-        let narrow = json!({"max_operation": "read", "allowed_tools": ["a:*", "*:list_*"]});
-        let of = |me: &Value| key(me).into_iter().map(said).collect::<Vec<_>>().join("\n");
-        assert_eq!(of(&me("agent", &open)), "");
-        assert_eq!(of(&me("auditor", &narrow)), "");
-        let narrowed = of(&me("agent", &narrow));
-        for want in [
-            "ok key      has no tools above max_operation, read; ",
-            "allowed_tools, a:*, *:list_*; ",
-            "key settings k1",
-        ] {
-            assert!(narrowed.contains(want), "{narrowed}");
-        }
-        assert!(narrowed.lines().all(|line| line.starts_with("ok ")), "{narrowed}");
-        for (from, want) in [("tenant", "its tenant's"), ("deployment", "defaults.allowed_tools")] {
-            let outer =
-                json!({"max_operation": "destructive", "allowed_tools": null, "allowed_tools_from": from});
-            let said = of(&me("agent", &outer));
-            assert!(said.starts_with("ok ") && said.contains(want), "{said}");
-        }
-        let nothing = of(&me("agent", &json!({"max_operation": "destructive", "allowed_tools": []})));
-        assert!(nothing.starts_with("key      has no tools: allowed_tools is []"), "{nothing}");
-        let mut suspended = me("platform", &open);
-        suspended["suspended"] = true.into();
-        assert!(of(&suspended).contains("tenant resume acme"));
-        // a gateway that does not report settings
-        assert_eq!(of(&json!({"role": "agent", "tenant": "acme"})), "");
-    }
-
-    #[test]
-    fn asks_without_anybody_to_answer_are_found() {
-        let of = |role: &str, [pending, asking, unanswered, unapproved]: [u64; 4]| {
-            let figures = json!({"pending": pending, "asking_keys": asking, "unanswered_keys": unanswered,
-                "unapproved_keys": unapproved});
-            let found = consent(&json!({"role": role, "consent": figures}));
-            found.into_iter().map(said).collect::<Vec<_>>().join("\n")
-        };
-        assert_eq!(of("admin", [0, 0, 0, 0]), "");
-        let well = "ok consent  calls of 2 keys may ask a person, and somebody may answer";
-        assert_eq!(of("admin", [0, 2, 0, 0]), well);
-        let waits =
-            "ok consent  1 permission request waits for a person: mcpproxy consent list --state pending";
-        assert_eq!(of("approver", [1, 0, 0, 0]), waits);
-        let none = "ok consent  calls of this key may ask a person, and only the bootstrap key may answer; an admin adds \
-                    another: mcpproxy key add --role approver --owner NAME";
-        assert_eq!(of("agent", [0, 1, 1, 0]), none);
-        let both = of("auditor", [3, 4, 1, 2]);
-        assert_eq!(both.lines().count(), 3, "{both}");
-        for want in [
-            "ok consent  calls of 1 key may ask a person, and only the bootstrap key may answer",
-            "consent  calls of 2 keys may need the approval of another person, and there is none",
-            "ok consent  3 permission requests wait",
-        ] {
-            assert!(both.contains(want), "{both}");
-        }
-        let keys: Vec<Value> = (1..=5).map(|n| json!({"key_id": format!("k{n}"), "owner": "ana"})).collect();
-        let figures = json!({"asking_keys": 9, "unapproved_keys": 7, "unapproved": keys});
-        let found = consent(&json!({"role": "admin", "consent": figures}));
-        let found = found.into_iter().map(said).collect::<Vec<_>>().join("\n");
-        let named = "consent  calls of 7 keys (k1 of ana, k2 of ana, k3 of ana, k4 of ana, k5 of ana, and 2 more) may need";
-        assert!(found.starts_with(named), "{found}");
-        // a gateway that does not report it, and a key that sees no number
-        assert!(consent(&json!({"role": "agent"})).is_empty());
-        assert!(
-            consent(&json!({"role": "agent", "consent": {"pending": null, "asking_keys": 0}})).is_empty()
-        );
-    }
-
-    #[test]
-    fn warnings_about_rules_are_found() {
-        let warning = "Rule 'a': 'pg:*' matches no tool that is known now";
-        let said: Vec<String> =
-            warned(&json!({"version": 1, "warnings": [warning]})).into_iter().map(said).collect();
-        assert_eq!(said, [format!("policy   {warning}; the rules: mcpproxy policy show")]);
-        assert!(warned(&json!({"version": 1, "warnings": []})).is_empty());
-    }
-
-    #[test]
-    fn clocks_are_compared() {
-        let now = DateTime::from_timestamp(1_769_860_800, 0).unwrap();
-        for (date, want) in [
-            (Some("Sat, 31 Jan 2026 12:00:00 GMT"), "ok clock    agrees"),
-            (Some("Sat, 31 Jan 2026 11:59:00 GMT"), "60 s ahead"),
-            (Some("Sat, 31 Jan 2026 12:01:00 GMT"), "-60 s ahead"),
-            (Some("yesterday"), "not compared"),
-            (None, "not compared"),
-        ] {
-            let said = said(clock(date, now));
-            assert!(said.contains(want), "{said}");
-        }
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use chrono::TimeDelta;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -11,6 +12,9 @@ use crate::domain::operation::Variant;
 
 /// Largest text read from a file or standard input, in bytes: the default limit of the gateway's requests.
 const INPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Longest secret that is read from standard input, in bytes.
+const SECRET_BYTES_MAX: u64 = 8 * 1024;
 
 /// Example of a JSON object, for error messages.
 const SUCH: &str = "such as '{\"path\": \"/tmp\"}'";
@@ -50,6 +54,28 @@ pub(super) fn text(flag: &str, given: &str) -> Result<String, Failure> {
         return Err(Failure::Usage(format!("{flag} is larger than {INPUT_BYTES_MAX} bytes")));
     }
     Ok(text)
+}
+
+/// Returns the value of an environment variable; `None` if it is empty or not set.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the environment of a client, which app/config knows nothing of"
+)]
+pub(super) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Returns a span of time such as `30s`, `90m`, `12h` or `3d`; `None` for any other text.
+pub(super) fn span(text: &str) -> Option<TimeDelta> {
+    let (at, unit) = text.char_indices().next_back()?;
+    let number = text.get(..at)?.parse().ok().filter(|number| *number >= 0)?;
+    match unit {
+        's' => TimeDelta::try_seconds(number),
+        'm' => TimeDelta::try_minutes(number),
+        'h' => TimeDelta::try_hours(number),
+        'd' => TimeDelta::try_days(number),
+        _ => None,
+    }
 }
 
 /// Asks the person at the terminal for confirmation, unless `yes` is set.
@@ -116,6 +142,29 @@ pub(super) fn settings(given: &[String]) -> Result<Map<String, Value>, Failure> 
         }
     }
     Ok(settings)
+}
+
+/// Reads the values of a repeatable flag, NAME=VALUE or NAME=-.
+pub(super) fn secrets(flag: &str, given: &[String]) -> Result<Map<String, Value>, Failure> {
+    let mut secrets = Map::new();
+    for pair in given {
+        // the value may be a credential: it is not repeated
+        let Some((name, value)) = pair.split_once('=') else {
+            return Err(Failure::Usage(format!("a --{flag} needs the form NAME=VALUE or NAME=-")));
+        };
+        let value = if value == "-" { from_stdin(name)? } else { value.to_owned() };
+        if secrets.insert(name.to_owned(), value.into()).is_some() {
+            return Err(Failure::Usage(format!("the {flag} {name} is given twice")));
+        }
+    }
+    Ok(secrets)
+}
+
+fn from_stdin(name: &str) -> Result<String, Failure> {
+    let mut value = String::new();
+    let read = std::io::stdin().take(SECRET_BYTES_MAX + 1).read_to_string(&mut value);
+    read.map_err(|error| Failure::Usage(format!("the value of {name} cannot be read: {error}")))?;
+    Ok(value.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! `mcpproxy key`: API keys and their settings.
 
+use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use http::Method;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::client::{ApiClient, ApiQuery};
@@ -10,6 +11,7 @@ use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Column, Output, text};
 use super::{input, show};
+use crate::domain::tenant::Role;
 
 /// `mcpproxy key`
 #[derive(Args)]
@@ -33,6 +35,16 @@ enum Command {
     Show {
         /// ID of the key
         id: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Replace a key by a new one with the same rights; its secret is printed only this once
+    Rotate {
+        /// ID of the key
+        id: String,
+        /// Time for which the old key still works: 1s to 30d, such as 90m or 24h
+        #[arg(long, value_name = "TIME", default_value = "24h")]
+        overlap: String,
         #[command(flatten)]
         output: Output,
     },
@@ -108,6 +120,7 @@ impl KeyCommand {
                 let answer = client.get(&["keys", &id], &ApiQuery::default()).await?;
                 output.thing(&answer.text, show::fields)
             }
+            Command::Rotate { id, overlap, output } => rotate(&client, &id, &overlap, output).await,
             Command::Revoke { id, yes } => {
                 check_id(&id)?;
                 input::confirm_if_somebody_is_here(yes, &format!("revoke the key {id} for good"))?;
@@ -123,6 +136,7 @@ impl KeyCommand {
 impl Add {
     async fn run(self, client: &ApiClient) -> Result<(), Failure> {
         let mut body = Map::new();
+        let is_agent = self.role == Role::Agent.as_str();
         body.insert("role".to_owned(), self.role.into());
         for (name, value) in [
             ("name", self.name),
@@ -140,8 +154,43 @@ impl Add {
         let answer = client.send(Method::POST, &["keys"], Value::Object(body).to_string()).await?;
         self.output.thing(&answer.text, show::fields)?;
         output::note("The secret in `key` is not shown again.");
+        if is_agent {
+            output::note(
+                "With it in MCPPROXY_API_KEY, mcpproxy connect claude-code sets up a client (or codex, cursor, vscode, gemini, \
+                 windsurf, inspector).",
+            );
+        }
         Ok(())
     }
+}
+
+async fn rotate(client: &ApiClient, id: &str, overlap: &str, output: Output) -> Result<(), Failure> {
+    check_id(id)?;
+    let seconds = input::span(overlap).map(|span| span.num_seconds()).filter(|seconds| *seconds > 0);
+    let seconds = seconds.ok_or_else(|| {
+        Failure::Usage(format!(
+            "--overlap {overlap}: it needs a time such as 90m, 24h or 7d; mcpproxy key revoke ends a key at once"
+        ))
+    })?;
+    let body = json!({"overlap_s": seconds}).to_string();
+    let answer = client.send(Method::POST, &["keys", id, "rotate"], body).await?;
+    output.thing(&answer.text, show::fields)?;
+    for line in rotation_notes(&answer.json()?) {
+        output::note(&line);
+    }
+    Ok(())
+}
+
+/// Returns what to know of a rotation: the ends of both keys, and remembered decisions that end.
+fn rotation_notes(rotated: &Value) -> Vec<String> {
+    let time = |place: &str| rotated.pointer(place).and_then(Value::as_str);
+    let old = time("/replaces/expires_at").unwrap_or_default();
+    let mut notes = vec![format!("The secret in `key` is not shown again. The old key works until {old}.")];
+    notes.extend(time("/expires_at").map(|new| format!("The new key works until {new}.")));
+    if let Some(ended) = rotated["grants_ended"].as_i64().filter(|ended| *ended > 0) {
+        notes.push(format!("Remembered decisions for other keys that end with the old key: {ended}."));
+    }
+    notes
 }
 
 impl Settings {
@@ -192,12 +241,17 @@ fn settings(raw: &str) -> String {
     all.iter().map(line).collect()
 }
 
+fn has_passed(time: &str) -> bool {
+    DateTime::parse_from_rfc3339(time).is_ok_and(|time| time <= Utc::now())
+}
+
 fn state(key: &Value) -> String {
     if !text(key, "revoked_at").is_empty() {
         return "revoked".to_owned();
     }
     match text(key, "expires_at") {
         never if never.is_empty() => "valid".to_owned(),
+        until if has_passed(&until) => "expired".to_owned(),
         until => format!("until {until}"),
     }
 }

@@ -8,18 +8,26 @@ mod call;
 mod client;
 mod completions;
 mod config;
+mod connect;
 mod connection;
 mod consent;
 mod doctor;
 mod failure;
+mod import;
 mod input;
 mod key;
+mod man;
 mod offers;
 mod output;
+mod page;
+mod page_flags;
 mod policy;
+mod reload;
+mod same_server;
 mod show;
 mod status;
 mod stream;
+mod tally;
 mod tenant;
 mod tools;
 mod upstream;
@@ -46,6 +54,12 @@ pub enum Command {
     Activity(activity::ActivityCommand),
     /// Add, change and remove upstream servers
     Upstream(upstream::UpstreamCommand),
+    /// Add the servers of an MCP client's file (Cursor, VS Code, Claude, Codex and others)
+    Import(import::ImportCommand),
+    /// Set up an IDE or another MCP client for the gateway, with a key of its own
+    Connect(connect::ConnectCommand),
+    /// Show the forms of a web page as tools, without a gateway
+    Page(page::PageCommand),
     /// Create, list, change and delete tenants (platform keys)
     Tenant(tenant::TenantCommand),
     /// Apply a tenants file: create and update tenants, quotas, settings, servers and keys (platform keys)
@@ -60,10 +74,20 @@ pub enum Command {
     Grants(consent::GrantsCommand),
     /// Show the identity of the current key and the gateway's state
     Status(status::StatusCommand),
+    /// Have the gateway read its settings file again, on every replica (platform keys)
+    Reload(reload::ReloadCommand),
     /// Check gateway, clock, key and servers, and say what to do
     Doctor(doctor::Doctor),
     /// Print a completion script for your shell
     Completions(completions::Completions),
+    /// Write manual pages, one for each command, into a folder
+    #[command(hide = true)]
+    Man(man::ManualPages),
+}
+
+/// Returns the message of a failure for a terminal: control characters of texts from elsewhere are escaped.
+pub fn shown(failure: &Failure) -> String {
+    output::safe(&failure.to_string())
 }
 
 /// Runs a command. `program` is the whole command line, for completion scripts.
@@ -79,6 +103,9 @@ pub async fn run(command: Command, program: clap::Command) -> Result<(), Failure
         Command::Resources(resources) => resources.run().await,
         Command::Activity(activity) => activity.run().await,
         Command::Upstream(upstream) => upstream.run().await,
+        Command::Import(import) => import.run().await,
+        Command::Connect(connect) => connect.run().await,
+        Command::Page(page) => page.run().await,
         Command::Tenant(tenant) => tenant.run().await,
         Command::Apply(apply) => apply.run().await,
         Command::Key(key) => key.run().await,
@@ -86,7 +113,9 @@ pub async fn run(command: Command, program: clap::Command) -> Result<(), Failure
         Command::Consent(consent) => consent.run().await,
         Command::Grants(grants) => grants.run().await,
         Command::Status(status) => status.run().await,
+        Command::Reload(reload) => reload.run().await,
         Command::Doctor(doctor) => doctor.run().await,
         Command::Completions(completions) => completions.run(program),
+        Command::Man(pages) => pages.run(program),
     }
 }

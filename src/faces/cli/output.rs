@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use clap::ValueEnum;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -62,14 +62,25 @@ impl Output {
     }
 }
 
-/// Prints rows as a table.
+/// Widest table at a terminal, in characters.
+const TABLE_CHARS_MAX: u16 = 100;
+
+/// Prints rows as a table. At a terminal, long cells are broken so that it fits [`TABLE_CHARS_MAX`].
 pub(super) fn table(names: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure> {
-    line(&columns(names, rows))
+    line(&fitted(names, rows, is_terminal().then_some(TABLE_CHARS_MAX)))
 }
 
 /// Formats rows in columns without lines between them. Each column is as wide as its longest cell.
 pub(super) fn columns(names: &[&str], rows: Vec<Vec<String>>) -> String {
+    fitted(names, rows, None)
+}
+
+/// Formats rows as [`columns`] does, and breaks cells so that no line is longer than `width`, if there is one.
+fn fitted(names: &[&str], rows: Vec<Vec<String>>, width: Option<u16>) -> String {
     let mut table = Table::new();
+    if let Some(width) = width {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
     table.load_style(presets::NOTHING).set_header(names);
     for row in rows {
         table.add_row(row.iter().map(|cell| safe(cell).replace('\n', " ")));
@@ -172,6 +183,17 @@ mod tests {
         assert_eq!(safe("a\tb\nc"), "a\tb\nc");
         assert_eq!(safe("a\u{1b}[2Jb\u{7}\r\u{9b}31m"), "a\\u{1b}[2Jb\\u{7}\\r\\u{9b}31m");
         assert_eq!(safe("日本 🙂"), "日本 🙂");
+    }
+
+    #[test]
+    fn a_table_at_a_terminal_breaks_long_cells() {
+        let row = || vec![vec!["files".to_owned(), "word ".repeat(60), "x".repeat(90)]];
+        let widest = |table: String| table.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+        let fits = fitted(&["NAME", "TEXT", "URL"], row(), Some(TABLE_CHARS_MAX));
+        assert!(widest(fits.clone()) <= 100 && fits.starts_with("NAME "), "{fits}");
+        assert!(fits.lines().nth(1).unwrap().starts_with("files "), "{fits}");
+        // programs read whole lines
+        assert_eq!(columns(&["NAME", "TEXT", "URL"], row()).lines().count(), 2);
     }
 
     #[test]

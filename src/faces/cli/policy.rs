@@ -277,7 +277,21 @@ fn explained(raw: &str) -> String {
         }
         Some(Ruling::Allowed | Ruling::Asked | Ruling::Denied) | None => "",
     };
-    format!("{}{consequence}\n\n{table}", output::safe(&head))
+    let asks = found.get("ask").filter(|ask| ask.is_object()).map_or_else(String::new, terms_of_ask);
+    format!("{}{consequence}{asks}\n\n{table}", output::safe(&head))
+}
+
+/// Formats the terms of an ask: who may answer, and where.
+fn terms_of_ask(terms: &Value) -> String {
+    let channels = terms.get("channels").and_then(Value::as_array).into_iter().flatten();
+    let channels: Vec<&str> = channels.filter_map(Value::as_str).collect();
+    let assurance = text(terms, "assurance");
+    let who = match &*assurance {
+        "client" => " (also the user of the calling client may allow it)",
+        "approver" => " (another person must allow it)",
+        _ => "",
+    };
+    output::safe(&format!("\nAssurance {assurance}{who}, channels {}", channels.join(", ")))
 }
 
 /// Version that no policy has.
@@ -321,6 +335,16 @@ mod tests {
                 "risk": {"level": "high", "reasons": ["verb"]}});
             explained(&found.to_string()).split("\n\n").next().unwrap_or_default().to_owned()
         };
+        let asked = json!({"effect": "ask", "rule": "r", "ruling": "asked", "mode": "by_risk", "trace": [],
+            "risk": {"level": "high", "reasons": []},
+            "ask": {"assurance": "client", "channels": ["elicitation", "inbox"], "ttl_s": 600}});
+        assert_eq!(
+            explained(&asked.to_string()).split("\n\n").next(),
+            Some(
+                "ask by rule r, risk high\nAssurance client (also the user of the calling client may allow it), channels \
+                 elicitation, inbox"
+            )
+        );
         for (effect, ruling, expected) in [
             ("ask", "asked", "ask, risk high (verb)"),
             (

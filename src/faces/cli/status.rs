@@ -8,6 +8,7 @@ use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Output};
 use super::show;
+use super::tally::ToolTally;
 use crate::domain::json;
 
 /// `mcpproxy status`
@@ -27,8 +28,11 @@ impl StatusCommand {
 }
 
 /// Members of the status that have members of their own, with their headings.
-const SECTIONS: [(&str, &str); 2] =
-    [("settings", "settings of this key"), ("consent", "permission requests")];
+const SECTIONS: [(&str, &str); 3] = [
+    ("settings", "settings of this key"),
+    ("tools", "tools of this key"),
+    ("consent", "permission requests"),
+];
 
 /// Formats the status. The sections come last, one value per line.
 fn lines(raw: &str) -> String {
@@ -56,6 +60,10 @@ fn lines(raw: &str) -> String {
             out.push_str(&show::field(&member.name, &shown, width));
         }
     }
+    let status: Value = value(raw);
+    if let Some(meaning) = ToolTally::of_status(&status).and_then(|tally| tally.meaning(&status)) {
+        out.push_str(&format!("\n{}.\n", output::safe(meaning.text())));
+    }
     out
 }
 
@@ -68,6 +76,11 @@ mod tests {
         let raw = r#"{"role":"agent","suspended":false,"settings":{"max_operation":"read","allowed_tools":["*:list_*"],"allowed_tools_from":"key","rate_limit":null}}"#;
         let want = "role:                agent\nsuspended:           false\n\nsettings of this key:\n\
                     max_operation:       read\nallowed_tools:       [\"*:list_*\"]\nallowed_tools_from:  key\nrate_limit:          -\n";
+        assert_eq!(lines(raw), want);
+        let raw = r#"{"role":"agent","tools":{"total":3,"unannotated":1},"settings":{"unannotated_tools":"distrust"}}"#;
+        let want = "role:               agent\n\ntools of this key:\ntotal:              3\nunannotated:        1\n\n\
+                    settings of this key:\nunannotated_tools:  distrust\n\n1 tool does not say whether it only reads: \
+                    unannotated_tools is distrust, so call_tool_read is refused for them.\n";
         assert_eq!(lines(raw), want);
         let raw = r#"{"role":"auditor","consent":{"pending":2,"asking_keys":1}}"#;
         let want = "role:         auditor\n\npermission requests:\npending:      2\nasking_keys:  1\n";

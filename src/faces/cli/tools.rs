@@ -110,6 +110,9 @@ struct Search {
     /// No destructive tools
     #[arg(long)]
     exclude_destructive: bool,
+    /// Also tools that web pages describe themselves, which are otherwise found by the host of their page
+    #[arg(long)]
+    include_site_tools: bool,
     /// Detail per tool: the whole definition, or a signature and a sentence [default: compact in a table, otherwise full]
     #[arg(long, value_parser = Detail::WORDS)]
     detail: Option<String>,
@@ -332,6 +335,7 @@ impl Search {
         query.add("server", self.server);
         query.add("read_only_only", self.read_only.then(|| "true".to_owned()));
         query.add("exclude_destructive", self.exclude_destructive.then(|| "true".to_owned()));
+        query.add("include_site_tools", self.include_site_tools.then(|| "true".to_owned()));
         let detail = match self.detail.as_deref().and_then(Detail::parse) {
             None if self.output.format == Format::Table => Detail::Compact,
             None => Detail::Full,
@@ -343,9 +347,17 @@ impl Search {
         let found: Found = serde_json::from_str(&answer.text)
             .map_err(|_| Failure::Unreachable("the answer is not one of this gateway's API".to_owned()))?;
         if found.tools.is_empty() {
-            output::note(
-                "nothing was found; other words may find it. Operators and auditors see what is there with `mcpproxy upstream list`",
-            );
+            let me = client.get(&["status"], &ApiQuery::default()).await.and_then(|me| me.json());
+            // whoever may not list servers is told of no command that does
+            let sees_servers = me.is_ok_and(|me| !matches!(&*text(&me, "role"), "agent" | "approver"));
+            output::note(match sees_servers {
+                true => {
+                    "nothing was found; other words may find it. `mcpproxy upstream list` shows which servers are there"
+                }
+                false => {
+                    "nothing was found; other words may find it. Whoever runs the servers sees whether one is missing"
+                }
+            });
         }
         self.output.items(&found.tools, if is_compact { &FOUND_COMPACT } else { &FOUND })?;
         if found.total > found.tools.len() as u64 {

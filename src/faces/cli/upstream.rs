@@ -1,7 +1,5 @@
 //! `mcpproxy upstream`: the servers behind the gateway.
 
-use std::io::Read;
-
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value};
@@ -10,11 +8,12 @@ use super::client::{ApiClient, ApiQuery};
 use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Column, Output, text};
+use super::page_flags::PageFlags;
+use super::tally::ToolTally;
 use super::upstream_logs::Logs;
 use super::{input, offers, show};
-
-/// Longest header value that is read from standard input, in bytes.
-const HEADER_BYTES_MAX: u64 = 8 * 1024;
+use crate::domain::era::Era;
+use crate::domain::json;
 
 /// `mcpproxy upstream`
 #[derive(Args)]
@@ -82,9 +81,17 @@ struct Add {
     // a field `url` would be taken for the gateway's, which every command has
     #[arg(value_name = "URL")]
     address: Option<String>,
+    /// Words of a program: not taken, and the error says what to do instead
+    #[arg(last = true, hide = true)]
+    words: Vec<String>,
     /// Program of the deployment instead of an address, by its name in stdio.commands
     #[arg(long = "command", value_name = "NAME", conflicts_with_all = ["address", "headers"])]
     program: Option<String>,
+    /// Web page whose forms become tools, instead of an address; may be repeated
+    #[arg(long = "page", value_name = "URL", conflicts_with_all = ["address", "program", "headers"])]
+    pages: Vec<String>,
+    #[command(flatten)]
+    settings: PageFlags,
     /// Header sent with every request, as NAME=VALUE or NAME=- (read from standard input); may be repeated. Prefer NAME=-:
     /// other users can read command lines
     #[arg(long = "header", value_name = "NAME=VALUE")]
@@ -95,6 +102,9 @@ struct Add {
     /// Add the server disabled
     #[arg(long)]
     disabled: bool,
+    /// Exit with 0 even if the server cannot be listed, for one that does not run yet
+    #[arg(long)]
+    no_check: bool,
     /// Tighter limit, for example call_timeout_s=20; may be repeated
     #[arg(long = "limit", value_name = "NAME=VALUE")]
     limits: Vec<String>,
@@ -114,6 +124,12 @@ struct Update {
     /// quarantines the server
     #[arg(long = "address", value_name = "URL")]
     address: Option<String>,
+    /// Page of the new list, which replaces all pages of a server of web pages; may be repeated. A page at another place
+    /// clears field secrets and approvals; unless you are an admin, it also quarantines the server
+    #[arg(long = "page", value_name = "URL", conflicts_with_all = ["address", "headers"])]
+    pages: Vec<String>,
+    #[command(flatten)]
+    settings: PageFlags,
     /// Keep the headers at another address (admins only)
     #[arg(long, requires = "address", conflicts_with_all = ["headers", "no_headers"])]
     keep_credentials: bool,
@@ -159,7 +175,7 @@ impl UpstreamCommand {
             }
             Command::Show(One { name, output }) => {
                 let answer = client.get(&["servers", &name], &ApiQuery::default()).await?;
-                output.thing(&answer.text, show::fields)
+                output.thing(&answer.text, fields)
             }
             Command::Enable(one) => one.act(&client, "enable").await,
             Command::Disable(one) => one.act(&client, "disable").await,
@@ -188,7 +204,7 @@ impl UpstreamCommand {
 impl One {
     async fn act(self, client: &ApiClient, verb: &str) -> Result<(), Failure> {
         let answer = client.act(Method::POST, &["servers", &self.name, verb]).await?;
-        self.output.thing(&answer.text, show::fields)?;
+        self.output.thing(&answer.text, fields)?;
         warn(&answer.json()?);
         Ok(())
     }
@@ -196,21 +212,26 @@ impl One {
 
 impl Add {
     async fn run(self, client: &ApiClient) -> Result<(), Failure> {
+        if !self.words.is_empty() {
+            return Err(Failure::Usage(how_to_offer(&self.name, &self.words)));
+        }
         let mut body = Map::new();
-        let place = match (&self.program, &self.address) {
-            (Some(program), _) => [("kind", "stdio"), ("command", program)],
-            (None, Some(address)) => [("kind", "http"), ("url", address)],
+        let (kind, place) = match (&self.program, &self.address) {
+            _ if !self.pages.is_empty() => ("web_page", ("pages", self.pages.clone().into())),
+            (Some(program), _) => ("stdio", ("command", program.clone().into())),
+            (None, Some(address)) => ("http", ("url", address.clone().into())),
             (None, None) => {
                 return Err(Failure::Usage(format!(
                     "the server's address is missing: mcpproxy upstream add {} URL (--url is where the gateway is), \
-                     or --command NAME for a program of the deployment",
+                     --command NAME for a program of the deployment, or --page URL for the forms of a web page",
                     self.name
                 )));
             }
         };
-        for (name, value) in [("name", &*self.name)].into_iter().chain(place) {
-            body.insert(name.to_owned(), value.into());
-        }
+        body.insert("name".to_owned(), self.name.clone().into());
+        body.insert("kind".to_owned(), kind.into());
+        body.insert(place.0.to_owned(), place.1);
+        self.settings.add_to(&mut body)?;
         body.insert("enabled".to_owned(), (!self.disabled).into());
         body.insert("auto_approve".to_owned(), self.auto_approve.into());
         if !self.headers.is_empty() {
@@ -223,10 +244,66 @@ impl Add {
             body.insert("relay".to_owned(), Value::Object(input::settings(&self.relay)?));
         }
         let answer = client.send(Method::POST, &["servers"], Value::Object(body).to_string()).await?;
-        self.output.thing(&answer.text, show::fields)?;
-        warn(&answer.json()?);
-        Ok(())
+        self.output.thing(&answer.text, fields)?;
+        let server = answer.json()?;
+        let error = text(&server, "last_error");
+        if !error.is_empty() && !self.no_check && text(&server, "connection") != "connected" {
+            return Err(Failure::Tool(format!(
+                "{0} is added, but could not be listed: {error}; try again with mcpproxy upstream refresh {0} (--no-check \
+                 adds servers that do not run yet)",
+                self.name
+            )));
+        }
+        warn(&server);
+        tell_tools(client, &server).await
     }
+}
+
+/// Formats a server for people: the era by the revisions of the protocol that it stands for.
+fn fields(raw: &str) -> String {
+    let Ok(members) = json::members(raw) else { return output::safe(raw) };
+    let width = members.iter().map(|member| member.name.chars().count()).max().unwrap_or_default();
+    let shown = |member: &json::Member<'_>| {
+        let value: Value = serde_json::from_str(member.value).unwrap_or_default();
+        match value.as_str().filter(|_| member.name == "era").and_then(Era::parse) {
+            Some(era) => show::field("revision", &era.revisions().into(), width),
+            None => show::field(&member.name, &value, width),
+        }
+    };
+    members.iter().map(shown).collect()
+}
+
+/// Returns what to do about a program that somebody wants to add by its words.
+fn how_to_offer(name: &str, words: &[String]) -> String {
+    let argv = serde_json::to_string(words).unwrap_or_default();
+    format!(
+        "the gateway runs only programs that its operator names. In the gateway's file:\n\n[stdio.commands.{name}]\n\
+         argv = {argv}\ntenants = [\"TENANT\"]\n\nthen: mcpproxy reload (as the platform; the gateway runs with --config), and mcpproxy upstream add {name} --command {name}"
+    )
+}
+
+/// Prints how many tools a server has been found to have, and what it means that some say nothing about themselves.
+async fn tell_tools(client: &ApiClient, server: &Value) -> Result<(), Failure> {
+    if text(server, "connection") != "connected" {
+        return Ok(());
+    }
+    let tools =
+        client.list(&["servers", &text(server, "name"), "tools"], &ApiQuery::default(), usize::MAX).await?;
+    let tally = ToolTally::of_list(&tools.iter().map(|tool| output::parsed(tool)).collect::<Vec<_>>());
+    output::note(&tally.line());
+    if tally.total == 0 && text(server, "kind") == "web_page" {
+        output::note(
+            "no form of the pages has become a tool: mcpproxy page inspect URL shows what they have, and --source forms takes \
+             forms without a description by their author",
+        );
+    }
+    if tally.unannotated > 0 {
+        let me = client.get(&["status"], &ApiQuery::default()).await?.json()?;
+        if let Some(meaning) = tally.meaning(&me) {
+            output::note(meaning.text());
+        }
+    }
+    Ok(())
 }
 
 impl Update {
@@ -235,6 +312,10 @@ impl Update {
         if let Some(address) = self.address {
             body.insert("url".to_owned(), address.into());
         }
+        if !self.pages.is_empty() {
+            body.insert("pages".to_owned(), self.pages.into());
+        }
+        self.settings.add_to(&mut body)?;
         if self.keep_credentials {
             body.insert("keep_credentials".to_owned(), true.into());
         }
@@ -252,7 +333,7 @@ impl Update {
         }
         if body.is_empty() {
             return Err(Failure::Usage(
-                "nothing to change: give --address (--url is where the gateway is), --header, --limit, --relay or \
+                "nothing to change: give --address (--url is where the gateway is), --header, --page, --limit, --relay or \
                  --auto-approve"
                     .to_owned(),
             ));
@@ -262,7 +343,7 @@ impl Update {
         body.insert("version".to_owned(), current.get("version").cloned().unwrap_or_default());
         let body = Value::Object(body).to_string();
         let answer = client.send(Method::PATCH, &["servers", &self.name], body).await?;
-        self.output.thing(&answer.text, show::fields)?;
+        self.output.thing(&answer.text, fields)?;
         warn(&answer.json()?);
         Ok(())
     }
@@ -292,25 +373,7 @@ fn place(server: &Value) -> String {
 }
 
 fn headers(given: &[String]) -> Result<Map<String, Value>, Failure> {
-    let mut headers = Map::new();
-    for pair in given {
-        // the value may be a credential: it is not repeated
-        let Some((name, value)) = pair.split_once('=') else {
-            return Err(Failure::Usage("a --header needs the form NAME=VALUE or NAME=-".to_owned()));
-        };
-        let value = if value == "-" { from_stdin(name)? } else { value.to_owned() };
-        if headers.insert(name.to_owned(), value.into()).is_some() {
-            return Err(Failure::Usage(format!("the header {name} is given twice")));
-        }
-    }
-    Ok(headers)
-}
-
-fn from_stdin(name: &str) -> Result<String, Failure> {
-    let mut value = String::new();
-    let read = std::io::stdin().take(HEADER_BYTES_MAX + 1).read_to_string(&mut value);
-    read.map_err(|error| Failure::Usage(format!("the value of {name} cannot be read: {error}")))?;
-    Ok(value.trim_end_matches(['\r', '\n']).to_owned())
+    input::secrets("header", given)
 }
 
 fn state(server: &Value) -> String {

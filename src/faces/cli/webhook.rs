@@ -15,6 +15,9 @@ const PATH: [&str; 2] = ["consent", "webhook"];
 /// Bytes of a secret that this command makes.
 const SECRET_BYTES: usize = 32;
 
+/// Advice where there is no webhook.
+const SET: &str = "to set one: mcpproxy consent webhook set ADDRESS";
+
 /// `mcpproxy consent webhook`
 #[derive(Subcommand)]
 pub(super) enum WebhookCommand {
@@ -49,7 +52,7 @@ impl WebhookCommand {
         match self {
             WebhookCommand::Show { output } => {
                 let answer = client.get(&PATH, &ApiQuery::default()).await?;
-                output.thing(&answer.text, show::fields)
+                output.thing(&answer.text, |raw| shown(raw).unwrap_or_else(|| show::fields(raw)))
             }
             WebhookCommand::Set { address, secret, output } => {
                 let (secret, is_made) = match secret {
@@ -65,12 +68,14 @@ impl WebhookCommand {
             }
             WebhookCommand::Remove { yes } => {
                 input::confirm(yes, "remove the webhook, with its secret and the events that wait")?;
-                client.act(Method::DELETE, &PATH).await?;
+                client.act(Method::DELETE, &PATH).await.map_err(advised)?;
                 output::note("the webhook is removed");
                 Ok(())
             }
             WebhookCommand::Test => {
-                let tested = client.act(Method::POST, &["consent", "webhook", "test"]).await?.json()?;
+                let tested =
+                    client.act(Method::POST, &["consent", "webhook", "test"]).await.map_err(advised)?;
+                let tested = tested.json()?;
                 match tested.get("delivered") {
                     Some(Value::Bool(true)) => output::line("the receiver confirmed the test event"),
                     _ => Err(Failure::Tool(text(&tested, "error"))),
@@ -78,6 +83,23 @@ impl WebhookCommand {
             }
         }
     }
+}
+
+/// Adds advice to the failure of a command that needs a webhook.
+fn advised(failure: Failure) -> Failure {
+    match failure {
+        Failure::Refused(text) if text.contains("webhook not found") => {
+            Failure::Refused(format!("{text}; {SET}"))
+        }
+        other => other,
+    }
+}
+
+/// Returns what `show` prints where there is no webhook; `None` with one.
+fn shown(raw: &str) -> Option<String> {
+    let webhook: Value = serde_json::from_str(raw).ok()?;
+    let is_set = webhook.get("url").is_none_or(Value::is_string);
+    (!is_set).then(|| format!("no webhook is set; {SET}"))
 }
 
 fn make() -> Result<String, Failure> {
@@ -89,7 +111,10 @@ fn make() -> Result<String, Failure> {
 }
 
 fn said(set: &Value) -> String {
-    let told = format!("{} is told of permission requests", output::one_line(&text(set, "url")));
+    let told = format!(
+        "{} is told of permission requests\nto test it: mcpproxy consent webhook test",
+        output::one_line(&text(set, "url"))
+    );
     match &*text(set, "secret") {
         "" => told,
         secret => {

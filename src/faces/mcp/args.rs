@@ -6,9 +6,6 @@ use crate::domain::json::{self, Member};
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::{Detail, LIMIT_DEFAULT, LIMIT_MAX, ReadRequest, SearchRequest};
 
-/// Longest query, in bytes.
-const QUERY_BYTES_MAX: usize = 4096;
-
 /// Largest offset or limit of `read_cache`.
 const POSITION_MAX: f64 = 1e9;
 
@@ -16,17 +13,26 @@ const POSITION_MAX: f64 = 1e9;
 pub(super) fn search(arguments: &str) -> Result<SearchRequest, Refusal> {
     let members = known_members(
         arguments,
-        &["query", "limit", "server", "read_only_only", "exclude_destructive", "detail"],
+        &[
+            "query",
+            "limit",
+            "server",
+            "read_only_only",
+            "exclude_destructive",
+            "include_site_tools",
+            "detail",
+        ],
     )?;
     let query = text(&members, "query")?
-        .filter(|query| !query.trim().is_empty() && query.len() <= QUERY_BYTES_MAX)
-        .ok_or_else(|| refuse("Invalid query: it is required, a text of at most 4096 bytes"))?;
+        .filter(|query| !query.trim().is_empty())
+        .ok_or_else(|| refuse("Invalid query: it is required, a text"))?;
     Ok(SearchRequest {
         query,
         limit: limit(&members)?,
         server: text(&members, "server")?,
         read_only_only: flag(&members, "read_only_only")?,
         exclude_destructive: flag(&members, "exclude_destructive")?,
+        include_site_tools: flag(&members, "include_site_tools")?,
         detail: detail(&members)?,
     })
 }

@@ -237,7 +237,7 @@ impl McpCall<'_> {
             ClientEra::Modern => CancelBy::Disconnect,
             ClientEra::Handshake => CancelBy::Notification(self.id),
         };
-        let (token, log) = (self.progress_token(), self.log_level().await);
+        let (token, log) = (self.progress_token(), self.log_level(&request.what).await);
         let telling = match (&self.asked, token) {
             (None, None) if log.is_none() => {
                 let outcome = self.gateway.calls.run(self.attempt, request, cancel_by).await;
@@ -258,10 +258,10 @@ impl McpCall<'_> {
         respond_telling(to, telling, outcome).await
     }
 
-    /// Returns the lowest level of a server's log messages that the client wants; `None` for none. Clients of the modern era say
-    /// so in each request, others once per session.
-    async fn log_level(&self) -> Option<LogLevel> {
-        if !self.streams || !self.attempt.caller.has_logs() {
+    /// Returns the lowest level of a server's log messages that the client wants; `None` for none, and for a server that may
+    /// send none. Clients of the modern era say so in each request, others once per session.
+    async fn log_level(&self, callee: &Callee) -> Option<LogLevel> {
+        if !self.streams || !callee.has_logs(&self.attempt.caller) {
             return None;
         }
         match self.era {

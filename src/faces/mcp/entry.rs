@@ -1,5 +1,6 @@
 //! The caller of a request over MCP, and the endpoint that it came to.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -25,12 +26,14 @@ pub(super) struct McpEntry<'a> {
     pub(super) endpoint: Endpoint,
     /// Spelling of tool names that the request asks for, on `/mcp/direct`; `None` for that of the key's settings.
     pub(super) names: Option<ToolNames>,
+    /// Address of the client; `None` without a connection.
+    pub(super) address: Option<IpAddr>,
 }
 
 impl<'a> McpEntry<'a> {
     /// Returns the listener that a stream of this request opens.
     pub(super) fn listener(self) -> ListenStream<'a> {
-        let McpEntry { faces, caller, endpoint, names } = self;
+        let McpEntry { faces, caller, endpoint, names, .. } = self;
         ListenStream { faces, caller, endpoint, names }
     }
 
@@ -57,6 +60,7 @@ impl<'a> McpEntry<'a> {
     pub(super) fn attempt(self, headers: &HeaderMap, id: &str, meta: Option<&str>) -> Attempt {
         let mut attempt = Attempt::now(Arc::clone(self.caller), self.endpoint.source());
         attempt.request_id = Some(id.trim_matches('"').to_owned());
+        attempt.client_address = self.address;
         attempt.trace_id = wire::trace::trace_id(headers, meta);
         attempt.language = wire::headers::language(headers);
         attempt

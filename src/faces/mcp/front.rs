@@ -27,11 +27,11 @@ use crate::domain::json::{self, Member};
 use crate::domain::measure::{Between, Transport, known_version};
 use crate::domain::offer::OfferKind;
 use crate::domain::tenant::Action;
-use crate::faces::Faces;
 use crate::faces::listener::Peer;
 use crate::faces::request::RequestId;
 use crate::faces::sse::TooManyStreams;
 use crate::faces::wire::error::{json_response, not_found, render};
+use crate::faces::{Faces, client};
 use crate::gateway::{Caller, Client, QuestionReply, REPLY_BYTES_MAX, within_span};
 
 /// Handles requests to `/mcp`.
@@ -41,7 +41,8 @@ pub async fn handle(
     Extension(request_id): Extension<RequestId>,
     request: Request,
 ) -> Response {
-    let entry = McpEntry { faces: &faces, caller: &caller, endpoint: Endpoint::Search, names: None };
+    let (endpoint, address) = (Endpoint::Search, client::ClientAddress::in_extensions(request.extensions()));
+    let entry = McpEntry { faces: &faces, caller: &caller, endpoint, names: None, address };
     enter(entry, &request_id, request).await
 }
 
@@ -55,7 +56,8 @@ pub async fn handle_direct(
     if !faces.has_direct(&caller) {
         return not_found(Some(&request_id.0));
     }
-    let entry = McpEntry { faces: &faces, caller: &caller, endpoint: Endpoint::Direct, names: None };
+    let (endpoint, address) = (Endpoint::Direct, client::ClientAddress::in_extensions(request.extensions()));
+    let entry = McpEntry { faces: &faces, caller: &caller, endpoint, names: None, address };
     match direct::names(request.uri().query()) {
         Ok(names) => enter(McpEntry { names, ..entry }, &request_id, request).await,
         Err(error) => {

@@ -22,7 +22,7 @@ use crate::domain::json::{self, escape_into};
 use crate::domain::settings::ToolNames;
 use crate::faces::Faces;
 use crate::faces::sse::{OpenStream, StreamKind, TooManyStreams, event, event_stream};
-use crate::gateway::{Caller, Heard, Listening, ResourceNews, Topic, UpdatesDue};
+use crate::gateway::{Caller, Heard, Listening, ResourceNews, SessionStreamHold, Topic, UpdatesDue};
 
 /// Member of `subscriptions/listen` that names resources.
 const SUBSCRIPTIONS: &str = "resourceSubscriptions";
@@ -111,6 +111,7 @@ pub(super) async fn open(
                 None => Bytes::from_static(b": open\n\n"),
             };
             let sessions = &faces.gateway.sessions;
+            let of_session = session.map(|session| sessions.hold_stream(caller, session));
             let updates = session.filter(|_| endpoint == Endpoint::Direct);
             let updates = updates.map(|session| sessions.follow(caller, session));
             State {
@@ -120,6 +121,7 @@ pub(super) async fn open(
                 names,
                 told,
                 updates,
+                _of_session: of_session,
                 way: Way::Get,
                 next: Next::First(first),
             }
@@ -140,7 +142,8 @@ pub(super) async fn open(
             let told = seen.map(|seen| since_listed(Told::new(seen, wants, opened), &listening));
             let way = Way::Listen { id: id.to_owned() };
             let updates = (!uris.is_empty()).then(|| faces.gateway.sessions.follow_uris(uris));
-            State { place, listening, endpoint, names, told, updates, way, next: Next::First(first) }
+            let next = Next::First(first);
+            State { place, listening, endpoint, names, told, updates, _of_session: None, way, next }
         }
     };
     Ok(event_stream(Body::from_stream(stream::unfold(state, step))))
@@ -203,6 +206,8 @@ struct State {
     told: Option<Told>,
     /// Updates of resources; `None` for streams that are about none.
     updates: Option<ResourceNews>,
+    /// Count of the session's streams; `None` without a session.
+    _of_session: Option<SessionStreamHold>,
     way: Way,
     next: Next,
 }

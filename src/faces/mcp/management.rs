@@ -190,7 +190,7 @@ fn property(tool: Managing, name: &str) -> Value {
             "type": "string", "enum": ["resource", "template"],
             "description": "What the uri is of: a resource (default) or a template"
         }),
-        "kind" => json!({"type": "string", "enum": ServerKind::NAMES}),
+        "kind" => json!({"type": "string", "enum": ServerKind::NAMES_OVER_MCP}),
         "url" => json!({"type": "string", "description": "Where it is, for kind http"}),
         "command" => {
             json!({"type": "string", "description": "Which of the deployment's programs, for kind stdio"})

@@ -119,7 +119,8 @@ impl McpCall<'_> {
             Wanted::PromptCompletion(_) | Wanted::TemplateCompletion(_) => RoundRequest::default(),
         };
         let meta = self.forwarded_meta().map_err(RpcError::invalid_params)?;
-        let request = CallRequest { meta, round, ..CallRequest::new(Callee::Offer(asked)) };
+        let mut request = CallRequest::new(Callee::Offer(asked));
+        (request.meta, request.round) = (meta, round);
         let to = self.to(render, about);
         Ok(self.pass_on(request, to).await)
     }

@@ -93,6 +93,10 @@ impl Telling {
             (ToClient::Log(params), _) => {
                 sse::event(&notification("notifications/message", &String::from_utf8_lossy(params)))
             }
+            (ToClient::PageDone(params), _) => sse::event(&notification(
+                "notifications/elicitation/complete",
+                &String::from_utf8_lossy(params),
+            )),
             (ToClient::Ask(question), _) => question_event(question, &self.version),
             (ToClient::Withdraw(id), _) => withdraw_event(id),
         }
@@ -103,6 +107,7 @@ fn told(event: CallEvent) -> ToClient {
     match event {
         CallEvent::Progress(params) => ToClient::Progress(params),
         CallEvent::Log(params) => ToClient::Log(params),
+        CallEvent::PageDone(params) => ToClient::PageDone(params),
         // not asked for: dropping a question refuses it
         CallEvent::Question(_) => ToClient::Waiting,
     }

@@ -84,6 +84,7 @@ fn retrieve_tools(mode: IntentMode, view: &View) -> Value {
                 "server": {"type": "string", "description": "Only tools of this server"},
                 "read_only_only": {"type": "boolean", "description": "Only tools that read and change nothing"},
                 "exclude_destructive": {"type": "boolean", "description": "No tools that may delete or destroy"},
+                "include_site_tools": {"type": "boolean", "description": "Also tools that web pages describe themselves, which are otherwise found by the host of their page"},
                 "detail": {
                     "type": "string", "enum": Detail::ALL, "default": "full",
                     "description": "compact: a signature and one sentence of each tool, for a quarter of the tokens"

@@ -76,7 +76,7 @@ fn filter(params: &Params, before: Option<Uuid>) -> Result<ConsentFilter, Gatewa
         owner: text("owner"),
         risk: params.one_of("risk", &RiskLevel::ALL)?,
         before,
-        ids: None,
+        ..ConsentFilter::default()
     })
 }
 
@@ -133,6 +133,6 @@ pub(super) async fn grants(exchange: Arc<Exchange>, params: Params) -> RestAnswe
 
 pub(super) async fn revoke(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
-    exchange.gateway().consent.revoke_grant(exchange.caller(), id(&exchange, "grant")?).await?;
+    exchange.gateway().consent.revoke_grant(&exchange.attempt, id(&exchange, "grant")?).await?;
     Ok(RouteAnswer::Nothing)
 }

@@ -23,7 +23,7 @@ use crate::faces::request::RequestId;
 use crate::faces::sse::{OpenStream, StreamKind, TooManyStreams};
 use crate::faces::wire::error::json_response;
 use crate::faces::wire::headers::{CLI, SOURCE};
-use crate::faces::{Faces, wire};
+use crate::faces::{Faces, client, wire};
 use crate::gateway::{Attempt, Caller, Gateway, GatewayError, MemoryHold, MemoryPurpose, overloaded};
 
 /// Longest wait of an answer for memory, before it is made.
@@ -40,6 +40,8 @@ pub(super) struct Exchange {
     query: Query,
     headers: HeaderMap,
     body: Result<Bytes, BodyError>,
+    /// Reason for which the act came to nothing, where the answer is no error; `None` if it did not.
+    failure: Mutex<Option<String>>,
     /// Memory taken for the answer before it is made; `None` if none was taken.
     memory: Mutex<Option<MemoryHold>>,
     /// Telemetry of the request.
@@ -72,8 +74,8 @@ impl Exchange {
         let Inward { path, segments, params, body } = inward;
         let query = Query::Given(params);
         let (headers, span) = (HeaderMap::new(), RequestSpan::default());
-        let memory = Mutex::default();
-        Exchange { faces, attempt, path, segments, query, headers, body: Ok(body), memory, span }
+        let (memory, failure) = (Mutex::default(), Mutex::default());
+        Exchange { faces, attempt, path, segments, query, headers, body: Ok(body), memory, failure, span }
     }
 
     /// Returns whether the request came over MCP, where a model may ask. Nothing is approved or released there (behaviour,
@@ -98,6 +100,7 @@ impl Exchange {
         };
         let mut attempt = Attempt::now(caller, source(&parts.headers));
         attempt.request_id = request_id;
+        attempt.client_address = client::ClientAddress::in_extensions(&parts.extensions);
         attempt.trace_id = wire::trace::trace_id(&parts.headers, None);
         attempt.language = wire::headers::language(&parts.headers);
         let (span, attempt) = RequestSpan::begin(&faces, &parts, attempt);
@@ -112,6 +115,7 @@ impl Exchange {
             headers: parts.headers,
             body,
             memory: Mutex::default(),
+            failure: Mutex::default(),
             span,
         }))
     }
@@ -243,6 +247,16 @@ impl Exchange {
             return Err(GatewayError::invalid("X-Tenant", message));
         }
         Ok(())
+    }
+
+    /// Notes why the act came to nothing, for its record: its answer is no error.
+    pub(super) fn note_failure(&self, failure: Option<String>) {
+        *self.failure.lock() = failure;
+    }
+
+    /// Takes what [`Exchange::note_failure`] noted.
+    pub(super) fn take_failure(&self) -> Option<String> {
+        self.failure.lock().take()
     }
 
     /// Takes memory for an answer of about this size, before anything is loaded for it.

@@ -99,6 +99,41 @@ impl Fields {
         self.take(name, "true or false", |value| value.as_bool())
     }
 
+    /// Reads a list of texts; `None` if absent.
+    pub(super) fn texts(&mut self, name: &str) -> Result<Option<Vec<String>>, GatewayError> {
+        self.take(name, "a list of strings", |value| {
+            value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect()
+        })
+    }
+
+    /// Reads a word of a closed list; `None` if absent.
+    pub(super) fn word<T>(
+        &mut self,
+        name: &str,
+        words: &[&str],
+        parse: fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, GatewayError> {
+        self.take(name, &words.join(" or "), |value| parse(value.as_str()?))
+    }
+
+    /// Reads a list of words of a closed list, each at most once; `None` if absent.
+    pub(super) fn words<T: PartialEq>(
+        &mut self,
+        name: &str,
+        words: &[&str],
+        parse: fn(&str) -> Option<T>,
+    ) -> Result<Option<Vec<T>>, GatewayError> {
+        let kind = format!("a list of {}, each at most once", words.join(", "));
+        self.take(name, &kind, |value| {
+            let mut found = Vec::new();
+            for item in value.as_array()? {
+                let word = parse(item.as_str()?).filter(|word| !found.contains(word))?;
+                found.push(word);
+            }
+            Some(found)
+        })
+    }
+
     /// Reads an object; `None` if absent.
     pub(super) fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, GatewayError> {
         self.take(name, "an object", |value| match value {
@@ -223,6 +258,23 @@ mod tests {
         assert_eq!(fields.version().unwrap(), Some(7));
         assert_eq!(fields.time("at").unwrap().flatten().unwrap().timestamp(), 1_769_860_800);
         assert!(fields.rest().is_empty());
+    }
+
+    #[test]
+    fn words_are_those_of_their_list() {
+        const ONES: &[&str] = &["a", "b"];
+        let parse = |word: &str| ONES.iter().position(|known| *known == word);
+        let read = |body: &str| Fields::read(&json::members(body).unwrap(), None, Nulls::Kept).unwrap();
+        assert_eq!(read(r#"{"w":["b","a"]}"#).words("w", ONES, parse).unwrap(), Some(vec![1, 0]));
+        assert_eq!(read(r#"{"w":"b"}"#).word("w", ONES, parse).unwrap(), Some(1));
+        assert_eq!(read(r#"{"w":["b"]}"#).texts("w").unwrap(), Some(vec!["b".to_owned()]));
+        for bad in [r#"{"w":["a","a"]}"#, r#"{"w":["c"]}"#, r#"{"w":"a"}"#, r#"{"w":[1]}"#] {
+            assert_eq!(field(read(bad).words("w", ONES, parse)), "w", "{bad}");
+        }
+        for bad in [r#"{"w":"c"}"#, r#"{"w":["a"]}"#, r#"{"w":null}"#] {
+            assert_eq!(field(read(bad).word("w", ONES, parse)), "w", "{bad}");
+        }
+        assert_eq!(field(read(r#"{"w":[1]}"#).texts("w")), "w");
     }
 
     #[test]

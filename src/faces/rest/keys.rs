@@ -16,6 +16,11 @@ use crate::domain::tenant::Role;
 use crate::gateway::{GatewayError, KeyRequest};
 use crate::store::{ApiKey, KeyPatch};
 
+/// Default overlap of a rotation: how long the old key still works, in seconds.
+const OVERLAP_S: u32 = 24 * 60 * 60;
+/// Longest overlap of a rotation, in seconds: 30 days.
+const OVERLAP_S_MAX: u32 = 30 * OVERLAP_S;
+
 #[derive(Serialize)]
 struct Shown<'a> {
     id: KeyId,
@@ -100,9 +105,41 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> RestAnswer {
     show::ok(&shown(&key, None))
 }
 
+/// Key that a rotation replaced.
+#[derive(Serialize)]
+struct Replaced {
+    id: KeyId,
+    expires_at: String,
+}
+
+/// New key of a rotation.
+#[derive(Serialize)]
+struct Rotated<'a> {
+    #[serde(flatten)]
+    key: Shown<'a>,
+    replaces: Replaced,
+    /// Number of grants to other keys that end with the old key.
+    grants_ended: i64,
+}
+
+pub(super) async fn rotate(exchange: Arc<Exchange>) -> RestAnswer {
+    let mut fields = exchange.fields(&["overlap_s"], Nulls::Absent).await?;
+    let overlap_s = fields.count("overlap_s", OVERLAP_S_MAX)?.unwrap_or(OVERLAP_S);
+    let old = id(&exchange)?;
+    let rotated = exchange.gateway().tenants.rotate_key(exchange.caller(), old, overlap_s).await?;
+    show::created(&Rotated {
+        key: shown(&rotated.created.key, Some(&rotated.created.secret)),
+        replaces: Replaced { id: old, expires_at: show::time(rotated.ends_at) },
+        grants_ended: rotated.grants_ended,
+    })
+}
+
 pub(super) async fn revoke(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
-    exchange.gateway().tenants.revoke_key(exchange.caller(), id(&exchange)?).await?;
+    let key = id(&exchange)?;
+    exchange.gateway().tenants.revoke_key(exchange.caller(), key).await?;
+    // if this fails, the key is revoked once more, which is no error
+    exchange.gateway().consent.withdraw_of(&exchange.attempt, key).await?;
     Ok(RouteAnswer::Nothing)
 }
 
@@ -124,6 +161,7 @@ mod tests {
             owner_given: true,
             identity_id: Some(IdentityId(Uuid::nil())),
             created_by: None,
+            rotated_root: None,
             prefix: "mcpk_abcdefg".into(),
             hash: [7; 32],
             created_at: DateTime::UNIX_EPOCH,

@@ -15,11 +15,14 @@ mod fields;
 pub(super) mod inward;
 mod keys;
 mod offer_pins;
+mod page_report;
+mod pages;
 mod params;
 mod pins;
 mod place;
 mod policy;
 mod record;
+mod reload;
 mod route;
 mod search;
 mod server_logs;
@@ -79,12 +82,14 @@ routes! {
     POST "/tenants/{name}/suspend" => act("tenants.suspend", May(ManageTenants), tenants::suspend);
     POST "/tenants/{name}/resume" => act("tenants.resume", May(ManageTenants), tenants::resume);
     DELETE "/tenants/{name}" => act("tenants.delete", May(ManageTenants), tenants::delete);
+    POST "/reload" => act("settings.reload", May(ManageTenants), reload::post);
 
     GET "/keys" => sensitive("keys.list", May(ManageKeys), PAGE, keys::list);
     POST "/keys" => act("keys.create", May(ManageKeys), keys::create);
     GET "/keys/{id}" => sensitive("keys.get", May(ManageKeys), NONE, keys::get);
     PATCH "/keys/{id}" => act("keys.update", May(ManageKeys), keys::update);
     DELETE "/keys/{id}" => act("keys.revoke", May(ManageKeys), keys::revoke);
+    POST "/keys/{id}/rotate" => act("keys.rotate", May(ManageKeys), keys::rotate);
     GET "/keys/{id}/settings" => sensitive("keys.get_settings", May(ManageKeys), NONE, settings::of_key);
     PATCH "/keys/{id}/settings" => act("keys.settings", May(ManageKeys), settings::patch_key);
     GET "/settings" => sensitive("settings.get", May(ManageKeys), NONE, settings::of_tenant);
@@ -120,6 +125,7 @@ routes! {
     POST "/servers/{name}/refresh" => act("servers.refresh", May(ChangeServers), servers::refresh);
     POST "/servers/{name}/restart" => act("servers.restart", May(ChangeServers), servers::restart);
     GET "/servers/{name}/logs" => sensitive("servers.logs", May(ChangeServers), server_logs::PARAMS, server_logs::get);
+    GET "/servers/{name}/page-report" => read("servers.page_report", May(SeeServers), NONE, page_report::get);
     GET "/servers/{name}/tools" => read("tools.list", May(SeeServers), PAGE, server_tools::list);
     GET "/servers/{name}/prompts" => read("prompts.list", May(SeeServers), PAGE, server_offers::prompts);
     GET "/servers/{name}/resources" => read("resources.list", May(SeeServers), PAGE, server_offers::resources);
@@ -146,6 +152,7 @@ routes! {
     GET "/activity/summary" => read("activity.summary", May(ReadOwnActivity), activity::summary::PARAMS, activity::summary::get);
     GET "/activity/stream" => read("activity.stream", May(ReadOwnActivity), activity::stream::PARAMS, activity::stream::get);
     GET "/activity/{id}" => read("activity.get", May(ReadOwnActivity), NONE, activity::get);
+    GET "/activity/{id}/provenance" => read("activity.provenance", May(ReadOwnActivity), NONE, activity::provenance::get);
     GET "/events" => read("events.stream", May(SeeServers), NONE, events::get);
     GET "/status" => read("status.get", Anyone, NONE, status::get);
     GET "/openapi.json" => read("openapi.get", Anyone, NONE, document::get);

@@ -15,7 +15,7 @@ use super::show::RestAnswer;
 use super::{keys, show};
 use crate::domain::id::KeyId;
 use crate::domain::operation::Variant;
-use crate::domain::policy::{Effect, Entrance, PolicyDocument, PolicyLayer, PolicyMode, Ruling};
+use crate::domain::policy::{Assurance, Effect, Entrance, PolicyDocument, PolicyLayer, PolicyMode, Ruling};
 use crate::domain::risk::RiskLevel;
 use crate::gateway::{ExplainRequest, Explained, GatewayError, PolicyView};
 use crate::store::PolicyVersion;
@@ -52,7 +52,16 @@ struct ShownExplanation<'a> {
     effect: Effect,
     rule: Option<&'a str>,
     risk: ShownRisk,
+    /// Terms on which a person is asked, or would be; `None` where nobody is.
+    ask: Option<ShownTerms>,
     trace: Vec<ShownStep<'a>>,
+}
+
+#[derive(Serialize)]
+struct ShownTerms {
+    assurance: Assurance,
+    channels: Vec<&'static str>,
+    ttl_s: u32,
 }
 
 #[derive(Serialize)]
@@ -170,6 +179,11 @@ pub(super) async fn explain(exchange: Arc<Exchange>) -> RestAnswer {
             level: verdict.risk.level,
             reasons: verdict.risk.signals.iter().map(|signal| signal.as_str()).collect(),
         },
+        ask: verdict.decision.ask.map(|ask| ShownTerms {
+            assurance: ask.assurance,
+            channels: ask.channels.iter().collect(),
+            ttl_s: ask.ttl_s,
+        }),
         trace: trace
             .iter()
             .map(|step| ShownStep {

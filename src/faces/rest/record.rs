@@ -7,7 +7,7 @@ use super::exchange::Exchange;
 use crate::domain::activity::RecordKind;
 use crate::domain::id::is_name;
 use crate::domain::json;
-use crate::faces::wire::credentials::without_credentials;
+use crate::faces::wire::credentials::{without_credentials, without_webhook_secrets};
 use crate::gateway::{Act, Acting, GatewayError, ReadAttempt, ReadUnderWay, RefusedAttempt};
 
 /// Commits the record of an act before it is run. The activity log masks secrets and cuts long texts.
@@ -118,9 +118,10 @@ fn text(path: &str, tool: Option<&str>, body: Option<&str>) -> String {
     }
     if let Some(body) = body.filter(|body| json::check(body).is_ok()) {
         out.push_str(r#","body":"#);
-        match path.starts_with("/servers") || path.starts_with("/consent/webhook") {
-            true => out.push_str(&without_credentials(body)),
-            false => out.push_str(body),
+        match path {
+            _ if path.starts_with("/servers") => out.push_str(&without_credentials(body)),
+            _ if path.starts_with("/consent/webhook") => out.push_str(&without_webhook_secrets(body)),
+            _ => out.push_str(body),
         }
     }
     out.push('}');
@@ -178,8 +179,9 @@ mod tests {
 
     #[test]
     fn no_secret_of_a_webhook_is_recorded() {
-        let body = r#"{"url":"https://a/b?k=s3cret","secret":"s3cret","Secret":["s3cret"]}"#;
-        let expected = r#"{"url":"https://a/b?[redacted]","secret":"[redacted]","Secret":"[redacted]"}"#;
+        let body =
+            r#"{"url":"https://a/s3cret?k=s3cret","secret":"s3cret","Secret":["s3cret"],"name":"s3cret"}"#;
+        let expected = r#"{"url":"https://a/[redacted]","secret":"[redacted]","Secret":"[redacted]","name":"[redacted]"}"#;
         let wanted = format!(r#"{{"path":"/consent/webhook","body":{expected}}}"#);
         assert_eq!(text("/consent/webhook", None, Some(body)), wanted);
     }

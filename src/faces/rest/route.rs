@@ -206,7 +206,8 @@ where
     answer
 }
 
-fn end(exchange: &Exchange, acting: Acting, answer: &RestAnswer) {
+fn end(exchange: &Exchange, mut acting: Acting, answer: &RestAnswer) {
+    acting.note_failure(exchange.take_failure());
     let outcome = answer.as_ref().map(|_| ()).map_err(RestError::cause);
     exchange.gateway().log.end_act(&exchange.attempt, acting, outcome);
 }

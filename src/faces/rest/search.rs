@@ -16,7 +16,7 @@ use crate::gateway::{
 
 /// Parameters of a search.
 pub(super) const PARAMS: ParamNames =
-    &["detail", "exclude_destructive", "limit", "query", "read_only_only", "server"];
+    &["detail", "exclude_destructive", "include_site_tools", "limit", "query", "read_only_only", "server"];
 
 pub(super) async fn find(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     exchange.needs_tenant()?;
@@ -45,6 +45,7 @@ fn request(params: &Params) -> Result<SearchRequest, GatewayError> {
         server: params.text("server").map(str::to_owned),
         read_only_only: params.flag("read_only_only")?,
         exclude_destructive: params.flag("exclude_destructive")?,
+        include_site_tools: params.flag("include_site_tools")?,
         detail: params.one_of("detail", &Detail::ALL)?.unwrap_or_default(),
     })
 }
@@ -65,6 +66,9 @@ mod tests {
         assert!(all.read_only_only && all.exclude_destructive);
         let least = read("query=x").unwrap();
         assert_eq!((least.limit, least.server, least.read_only_only), (15, None, false));
+        assert!(
+            !least.include_site_tools && read("query=x&include_site_tools=true").unwrap().include_site_tools
+        );
         assert_eq!(least.detail, Detail::Full);
         assert_eq!(read("query=x&detail=compact").unwrap().detail, Detail::Compact);
         for bad in [

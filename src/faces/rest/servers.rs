@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::cursor;
 use super::exchange::Exchange;
 use super::fields::{Fields, Nulls};
+use super::pages::{self, ShownPages};
 use super::params::Params;
 use super::show;
 use super::show::{RestAnswer, RouteAnswer};
@@ -42,6 +43,9 @@ struct Shown<'a> {
     relay: Relay,
     /// Names of the headers, without values.
     headers: &'a [String],
+    /// Settings of web pages; nothing for other kinds.
+    #[serde(flatten)]
+    pages: Option<ShownPages<'a>>,
     version: i64,
     created_at: String,
     added_by: Option<Uuid>,
@@ -72,7 +76,9 @@ fn shown(server: &ServerView) -> Shown<'_> {
         last_ok_at: server.last_ok_at.map(show::time),
         limits: &server.limits.0,
         relay: server.relay(),
-        headers: &server.header_names,
+        // those of web pages are names of fields
+        headers: if server.web_page.is_some() { &[] } else { &server.header_names },
+        pages: pages::shown(server),
         version: server.version,
         created_at: show::time(server.created_at),
         added_by: server.added_by,
@@ -141,7 +147,9 @@ pub(super) async fn list_quarantined(exchange: Arc<Exchange>, _: Params) -> Rest
 }
 
 pub(super) async fn create(exchange: Arc<Exchange>) -> RestAnswer {
-    let allowed = ["name", "kind", "url", "enabled", "auto_approve", "limits", "relay", "headers", "command"];
+    const PLAIN: [&str; 9] =
+        ["name", "kind", "url", "enabled", "auto_approve", "limits", "relay", "headers", "command"];
+    let allowed = [&PLAIN[..], &pages::FIELDS].concat();
     let mut fields = exchange.fields(&allowed, Nulls::Absent).await?;
     let request = ServerRequest {
         name: fields.needed_text("name")?,
@@ -153,6 +161,8 @@ pub(super) async fn create(exchange: Arc<Exchange>) -> RestAnswer {
         limits: fields.object("limits")?,
         relay: fields.object("relay")?,
         headers: headers(&mut fields)?,
+        pages: pages::read(&mut fields)?,
+        field_secrets: pages::read_secrets(&mut fields)?,
         // whatever the role: a key in an IDE is an agent
         quarantined: exchange.is_over_mcp().then_some(true),
     };
@@ -167,7 +177,7 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
 }
 
 pub(super) async fn update(exchange: Arc<Exchange>) -> RestAnswer {
-    let allowed = [
+    const PLAIN: [&str; 9] = [
         "url",
         "enabled",
         "auto_approve",
@@ -178,6 +188,7 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> RestAnswer {
         "command",
         "keep_credentials",
     ];
+    let allowed = [&PLAIN[..], &pages::FIELDS].concat();
     let mut fields = exchange.fields(&allowed, Nulls::Kept).await?;
     let change = ServerChange {
         url: fields.text("url")?,
@@ -187,6 +198,8 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> RestAnswer {
         limits: fields.object("limits")?,
         relay: fields.object("relay")?,
         headers: headers(&mut fields)?,
+        pages: pages::read(&mut fields)?,
+        field_secrets: pages::read_secrets(&mut fields)?,
         keep_credentials: fields.flag("keep_credentials")?.unwrap_or_default(),
         version: fields.version()?,
         over_mcp: exchange.is_over_mcp(),

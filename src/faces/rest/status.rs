@@ -16,7 +16,7 @@ use crate::domain::policy::PolicyMode;
 use crate::domain::reason::Language;
 use crate::domain::settings::ToolNames;
 use crate::domain::tenant::{Action, Role};
-use crate::gateway::{AskingKeys, Caller, Gateway, NamedKeys, Readiness};
+use crate::gateway::{AskingKeys, Caller, Gateway, NamedKeys, Readiness, ToolCounts};
 
 #[derive(Serialize)]
 struct Status<'a> {
@@ -35,8 +35,28 @@ struct Status<'a> {
     /// Whether this key has `/mcp/direct`.
     direct_endpoint: bool,
     settings: InForce<'a>,
+    /// Tools that lists and searches show this key; `None` for a role without tools, and outside of tenants.
+    tools: Option<ToolsStatus>,
     /// Permission requests; `None` for a platform key that names no tenant.
     consent: Option<ConsentStatus>,
+}
+
+/// Numbers of the tools that this key has. The tiers count tools with annotations only.
+#[derive(Serialize)]
+struct ToolsStatus {
+    total: usize,
+    read: usize,
+    write: usize,
+    destructive: usize,
+    /// Number of tools that do not say whether they only read. The key's `unannotated_tools` decides about them.
+    unannotated: usize,
+}
+
+impl From<ToolCounts> for ToolsStatus {
+    fn from(counts: ToolCounts) -> ToolsStatus {
+        let ToolCounts { total, read, write, destructive, unannotated } = counts;
+        ToolsStatus { total, read, write, destructive, unannotated }
+    }
 }
 
 /// Permission requests that wait, and keys whose calls may ask. For roles that do not see the requests of the tenant, the
@@ -141,6 +161,7 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
         direct_enabled: exchange.faces.options.direct_enabled,
         direct_endpoint: exchange.faces.has_direct(caller),
         settings: InForce::of(caller),
+        tools: caller.count_tools().await.map(ToolsStatus::from),
         consent: ConsentStatus::of(gateway, caller),
     })
 }

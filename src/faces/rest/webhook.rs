@@ -74,5 +74,6 @@ pub(super) async fn remove(exchange: Arc<Exchange>) -> RestAnswer {
 pub(super) async fn test(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     let error = exchange.gateway().consent.test_webhook(exchange.caller()).await?;
+    exchange.note_failure(error.clone());
     show::ok(&ShownTest { delivered: error.is_none(), error })
 }

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use serde::Deserialize;
 use tokio::sync::mpsc;
-use tokio::time::{interval, interval_at, sleep, timeout};
+use tokio::time::{interval_at, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -18,7 +17,6 @@ use super::Calls;
 use super::line::{ClientLine, ClientQuestion, ToClient};
 use super::pipeline::{CallOutcome, CallRequest, Refused, Replaced, RoundRequest, Unanswered};
 use super::under_way::UnderWay;
-use crate::domain::consent::ConsentState;
 use crate::domain::json;
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::clock;
@@ -37,8 +35,6 @@ const QUESTIONS_MAX: usize = 8;
 const QUESTION_WAIT_MAX: Duration = Duration::from_secs(300);
 /// Interval at which a client is told that its call waits: some give a call up that is silent for 30 s.
 const TICK: Duration = Duration::from_secs(15);
-/// Interval at which a permission request is looked at, in case that no notice of it came.
-const CONSENT_POLL: Duration = Duration::from_secs(5);
 
 /// Questions of one round.
 struct RoundQuestions {
@@ -47,6 +43,20 @@ struct RoundQuestions {
     /// State for the next round, raw.
     state: Option<Bytes>,
     unanswered: Box<Unanswered>,
+}
+
+/// Time for which one call waits for a decision about it. It begins with the first question, and a question that is repeated
+/// does not prolong it.
+struct ConsentHold {
+    max: Duration,
+    until: Option<Instant>,
+}
+
+impl ConsentHold {
+    /// Returns the time that is left; zero once it is over.
+    fn left(&mut self, now: Instant) -> Duration {
+        self.until.get_or_insert(now + self.max).saturating_duration_since(now)
+    }
 }
 
 /// Way in which a wait for a client ended.
@@ -127,9 +137,10 @@ impl Calls {
             turn_ended: &under_way.ended,
         };
         let capabilities = request.round.capabilities.clone();
-        let mut outcome = conversation.round(attempt.clone(), request.clone()).await;
+        let mut outcome = Box::pin(conversation.round(attempt.clone(), request.clone())).await;
         // the form whose answer was none of those on offer is shown once more
         let (mut answered, mut may_repeat) = (None, true);
+        let mut hold = ConsentHold { max: self.options.consent_hold, until: None };
         for _ in 1..ROUNDS_MAX {
             let questions = match outcome {
                 CallOutcome::InputRequired { raw, state, unanswered: Some(unanswered) } => {
@@ -145,7 +156,7 @@ impl Calls {
                 outcome => return outcome,
             };
             let Some(questions) = questions else { return CallOutcome::InvalidState };
-            let responses = match conversation.put(&questions).await {
+            let responses = match conversation.put(&questions, &mut hold).await {
                 Ok(responses) => responses,
                 Err(refusal) => return CallOutcome::Refused(questions.unanswered.refused_by(refusal)),
             };
@@ -155,7 +166,7 @@ impl Calls {
             // the time of people is not that of the call
             let (started, started_at) = (Instant::now(), clock::now());
             let again = Attempt { started, started_at, ..attempt.clone() };
-            outcome = conversation.round(again, request.clone()).await;
+            outcome = Box::pin(conversation.round(again, request.clone())).await;
         }
         match outcome {
             CallOutcome::InputRequired { unanswered: Some(unanswered), .. } => {
@@ -212,6 +223,7 @@ impl Conversation<'_> {
         let message = match event {
             CallEvent::Progress(params) => ToClient::Progress(params),
             CallEvent::Log(params) => ToClient::Log(params),
+            CallEvent::PageDone(params) => ToClient::PageDone(params),
             CallEvent::Question(_) => return,
         };
         drop(self.line.events.try_send(message));
@@ -235,13 +247,20 @@ impl Conversation<'_> {
     ///
     /// # Errors
     /// The refusal of the call; `None` for the one of a client that does not answer.
-    async fn put(&self, questions: &RoundQuestions) -> Result<Option<Bytes>, Option<Refusal>> {
+    async fn put(
+        &self,
+        questions: &RoundQuestions,
+        hold: &mut ConsentHold,
+    ) -> Result<Option<Bytes>, Option<Refusal>> {
         let consent = questions.unanswered.consent;
-        let hold = if consent.is_some() { self.calls.options.consent_hold } else { QUESTION_WAIT_MAX };
         let mut responses = String::from("{");
         for (key, method, params) in &questions.inputs {
-            match self.ask((method, params.clone()), hold, consent).await {
-                WaitEnd::Reply(QuestionReply::Result(raw)) if consent.is_none() || !is_closed(&raw) => {
+            let wait = if consent.is_some() { hold.left(Instant::now()) } else { QUESTION_WAIT_MAX };
+            if wait.is_zero() {
+                return Err(None);
+            }
+            match self.ask((method, params.clone()), wait, consent).await {
+                WaitEnd::Reply(QuestionReply::Result(raw)) => {
                     if responses.len() + raw.len() > REPLY_BYTES_MAX {
                         return Err(None);
                     }
@@ -306,39 +325,12 @@ impl Conversation<'_> {
     }
 
     /// Waits until a permission request does not wait for a person any more; for ever without one.
-    async fn decided(&self, consent: Option<Uuid>, mut news: Option<ConsentNews>) {
-        let Some(id) = consent else { return std::future::pending().await };
-        let mut poll = interval(CONSENT_POLL);
-        loop {
-            let told = async {
-                match &mut news {
-                    Some(news) => news.next().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                _ = poll.tick() => {}
-                moved = told => match moved {
-                    Some(moved) if moved.row.id != id => continue,
-                    Some(moved) if moved.row.state != ConsentState::Pending => return,
-                    // some news were lost
-                    _ => {}
-                },
-            }
-            if self.calls.consent.has_moved(self.attempt.caller.tenant_id(), id).await {
-                return;
-            }
+    async fn decided(&self, consent: Option<Uuid>, news: Option<ConsentNews>) {
+        match (consent, news) {
+            (Some(id), Some(mut news)) => news.decided(&self.calls.consent, id).await,
+            _ => std::future::pending().await,
         }
     }
-}
-
-/// Returns whether a person closed a form without an answer.
-fn is_closed(raw: &[u8]) -> bool {
-    #[derive(Deserialize)]
-    struct Answer {
-        action: String,
-    }
-    serde_json::from_slice::<Answer>(raw).is_ok_and(|answer| answer.action == "cancel")
 }
 
 #[cfg(test)]
@@ -368,10 +360,9 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_form_is_no_answer() {
-        assert!(is_closed(br#"{"action":"cancel"}"#));
-        for other in [r#"{"action":"decline"}"#, r#"{"action":"accept","content":{}}"#, "{}", "7"] {
-            assert!(!is_closed(other.as_bytes()), "{other}");
-        }
+    fn a_question_that_is_repeated_prolongs_no_hold() {
+        let (mut hold, now) = (ConsentHold { max: Duration::from_secs(45), until: None }, Instant::now());
+        let left = [0, 30, 44, 45, 50].map(|after| hold.left(now + Duration::from_secs(after)).as_secs());
+        assert_eq!(left, [45, 15, 1, 0, 0]);
     }
 }

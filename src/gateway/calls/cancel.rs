@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use uuid::Uuid;
 
 use super::Calls;
 use crate::domain::id::{KeyId, TenantId};
@@ -43,7 +44,16 @@ pub(super) struct CallName {
     request: String,
 }
 
+/// Session in the names of rounds; no client's session has such a name.
+const ROUNDS: &str = "\0rounds";
+
 impl CallName {
+    /// Returns the name of a call that is held open, while the round with this waiter waits for its outcome.
+    pub(super) fn of_round(caller: &Caller, waiter: Uuid) -> CallName {
+        let (session, request) = (ROUNDS.to_owned(), waiter.to_string());
+        CallName { tenant: caller.tenant_id(), key: caller.key, session, request }
+    }
+
     /// Returns the name; `None` for a call that no notification can name.
     pub(super) fn new(caller: &Caller, session: Option<&str>, request: &str) -> Option<CallName> {
         let session = session.filter(|_| request.len() <= REQUEST_ID_BYTES_MAX)?;
@@ -97,6 +107,11 @@ impl Calls {
     /// existed.
     pub fn cancel_call(self: &Arc<Self>, caller: &Caller, session: Option<&str>, request: &str) {
         let Some(name) = CallName::new(caller, session, request) else { return };
+        self.cancel_named(name);
+    }
+
+    /// Cancels the call of this name, here or on another replica.
+    pub(super) fn cancel_named(self: &Arc<Self>, name: CallName) {
         if self.under_way.cancel(&name) {
             return;
         }
@@ -147,7 +162,7 @@ mod tests {
             })
             .count();
         assert_eq!(sent as u32, NOTICES_PER_KEY_MAX);
-        assert!(notices.may_notify((TenantId::PLATFORM, Some(KeyId(uuid::Uuid::max()))), now));
+        assert!(notices.may_notify((TenantId::PLATFORM, Some(KeyId(Uuid::max()))), now));
         assert!(notices.may_notify(key, now + NOTICE_WINDOW));
     }
 }

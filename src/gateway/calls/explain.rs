@@ -85,6 +85,7 @@ impl Calls {
         );
         let subject = PolicySubject {
             tool,
+            page: tool.shape.page.as_deref(),
             tier,
             operation: variant.operation(),
             is_mismatched: !settings.strict && !matches!(checked, Verdict::Allow),

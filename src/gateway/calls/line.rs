@@ -23,6 +23,8 @@ pub enum ToClient {
     Progress(Bytes),
     /// Raw `params` of a log message.
     Log(Bytes),
+    /// Raw `params` of the notification that a page is done.
+    PageDone(Bytes),
     /// Question, to which the client replies.
     Ask(ClientQuestion),
     /// The question with this raw id needs no reply any more.

@@ -2,8 +2,12 @@
 
 mod asking;
 mod cancel;
+mod cookies;
+mod drafts;
 mod explain;
+mod held;
 mod line;
+mod own;
 mod pipeline;
 mod read_cache;
 mod refused;

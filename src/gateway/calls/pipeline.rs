@@ -6,12 +6,16 @@ pub(super) mod checks;
 mod door;
 mod ending;
 mod facts;
+mod form;
+mod ledger;
+mod letters;
 mod outcome;
 mod permit;
 pub(super) mod policy;
 mod record;
 mod relay;
 mod request;
+mod resume;
 mod round;
 mod sending;
 mod subscribe;
@@ -27,8 +31,9 @@ use tokio_util::sync::CancellationToken;
 use self::checks::tool::CheckedTool;
 use self::checks::{Checked, offer, tool};
 use self::ending::{from_upstream, status_of, withdrawn};
+use self::ledger::{LedgerClerk, LedgerEnd};
 use self::policy::PolicyStep;
-use self::relay::CallRelay;
+use self::relay::{CallRelay, Relayed};
 use self::round::{Asking, InvalidState, OpenedRound};
 use self::sending::Sending;
 use super::Calls;
@@ -46,7 +51,9 @@ use crate::upstream::{Answer, Request, Subject, UpstreamError};
 
 pub use self::door::Door;
 pub(super) use self::facts::Facts;
+pub(super) use self::letters::{AnswerLetter, OutcomeLetter};
 pub use self::outcome::{CallOutcome, Refused, Replaced, Unanswered};
+pub(super) use self::request::HeldAs;
 pub use self::request::{CallRequest, Callee, OfferRequest, RoundRequest, ToolRequest, Wanted};
 pub use self::subscribe::SubscribeFault;
 
@@ -97,10 +104,14 @@ impl Calls {
         };
         let under_way = self.register(&attempt, name.map(|name| (name, cancel.clone())));
         let (line, cancelled) = (request.line.take(), cancel.clone());
+        let may_be_held = cancel_by == CancelBy::Disconnect && request.round.may_be_asked();
         let run = async move {
             match line {
-                // boxed: few calls are of this kind, and the others need not have room for it
+                // boxed: few calls are of these kinds, and the others need not have room for them
                 Some(line) => Box::pin(calls.run_asking(attempt, request, line, cancelled, under_way)).await,
+                None if may_be_held => {
+                    Box::pin(calls.run_holding(attempt, request, cancelled, under_way)).await
+                }
                 None => calls.run_whole(attempt, request, cancelled.cancelled_owned(), under_way).await,
             }
         };
@@ -165,7 +176,11 @@ impl Calls {
         let Checked::Tool(call) = &mut checked else {
             return Ok(Ready { pending, facts, checked, opened, permit: None });
         };
-        let step = self.check_policy(attempt, call, &facts, &opened, &mut pending.record).await;
+        // a call that is held open has passed before
+        let step = match &opened.held {
+            Some(_) => Ok(PolicyStep::Done(None)),
+            None => self.check_policy(attempt, call, &facts, &opened, &mut pending.record).await,
+        };
         let permit = match step {
             Ok(PolicyStep::Done(permit)) => permit,
             Ok(PolicyStep::Ask(ask)) => {
@@ -203,6 +218,10 @@ impl Calls {
                 return Err(self.refuse(pending, &run, facts.refused(refusal)).await);
             }
         }
+        if let Some(form) = call.form.as_deref_mut().filter(|form| form.cookies.is_some()) {
+            // boxed: rare, it must not be part of every call's future
+            Box::pin(self.drop_outdated_cookies(&mut form.cookies, &call.tool.server)).await;
+        }
         if !opened.is_of(|| checked.digest(attempt)) {
             return Err(self.refuse_state(pending, &run, facts).await);
         }
@@ -237,6 +256,7 @@ impl Calls {
         // a request over its rate costs neither compilation nor validation of a schema
         admitted?;
         facts.warnings.extend(self.check_arguments(caller, &mut call).await?);
+        self.read_form(caller, &mut call, facts).await?;
         Ok(Checked::Tool(call))
     }
 
@@ -270,14 +290,19 @@ impl Calls {
         tool::again(caller, call)
     }
 
-    /// Sends a request, and closes its record with the outcome.
+    /// Sends a request, and closes its record with the outcome. A round of a call that is held open goes to that call instead.
     async fn send(
-        &self,
+        self: &Arc<Self>,
         Ready { mut pending, facts, checked, mut opened, permit }: Ready,
         attempt: &Attempt,
         mut request: CallRequest,
         stopped: impl Future<Output = Code> + Send,
     ) -> CallOutcome {
+        if let Some(round) = opened.held.take() {
+            let round_of = Ready { pending, facts, checked, opened, permit };
+            // boxed: large and rare, it must not be part of every call's future
+            return Box::pin(self.resume(round_of, *round, attempt, stopped)).await;
+        }
         let is_recorded = request.what.is_recorded();
         let (server, meta) = (checked.server(), &mut request.meta);
         let sending = Sending::begin(
@@ -289,9 +314,25 @@ impl Calls {
             meta,
         );
         let round = std::mem::take(&mut opened.round);
+        let held_as = request.held_as.take();
         let mut to_send = checked.to_send(request, attempt, round, Arc::clone(&sending.sent));
-        let relay = CallRelay::between(self, (attempt, server, pending.record.id), &mut to_send);
-        let exchange = self.exchange(server, to_send);
+        let record = pending.record.id;
+        let consent = permit.as_ref().map(|permit| permit.id).or(pending.record.consent_id);
+        let mut clerk = LedgerClerk::of(self, attempt, (&checked, record, consent), &mut to_send);
+        let first = opened.first.unwrap_or(record);
+        let relayed = Relayed { attempt, checked: &checked, record, first, held_as: held_as.as_ref() };
+        let relay = CallRelay::between(self, relayed, &mut to_send);
+        let own = checked.own_call(attempt);
+        let exchange = match own {
+            // boxed: rare, it must not be part of every call's future
+            Some((own, call)) => Either::Left(Box::pin(self.answer_own(own, call))),
+            None => Either::Right(self.exchange(server, to_send)),
+        };
+        let exchange = match &mut clerk {
+            // boxed: rare, it must not be part of every call's future
+            Some(clerk) => Either::Left(Box::pin(clerk.until(exchange))),
+            None => Either::Right(exchange),
+        };
         let exchanged = match relay {
             // boxed: large and rare, it must not be part of every call's future
             Some(relay) => Either::Left(Box::pin(relay.until(exchange))),
@@ -301,11 +342,14 @@ impl Calls {
         let ended = tokio::select! {
             biased;
             // a request that was cancelled while it waited for its record is not sent at all
-            code = &mut stopped => Err(withdrawn(code, &sending.sent)),
-            ended = exchanged => ended.map_err(|error| from_upstream(&error)),
+            code = &mut stopped => Err(withdrawn(code, sending.sent.is_dispatched())),
+            ended = exchanged => ended,
         };
+        if let Some(clerk) = clerk {
+            clerk.end(LedgerEnd::of(&ended, sending.sent.is_dispatched())).await;
+        }
         let record = &mut pending.record;
-        record.upstream_ms = Some(clock::milliseconds(sending.elapsed()));
+        record.upstream_ms = own.is_none().then(|| clock::milliseconds(sending.elapsed()));
         let asked = sending.sent.asked();
         if !asked.is_zero() {
             record.wait_ms = Some(record.wait_ms.unwrap_or_default() + clock::milliseconds(asked));
@@ -342,12 +386,13 @@ impl Calls {
 
     /// Sends a request to a server and waits for the answer. Completions for a server that offers none get an empty result.
     /// If the future is dropped, the server is notified that the answer is no longer wanted.
-    async fn exchange(&self, server: &ServerEntry, request: Request) -> Result<Answer, UpstreamError> {
+    async fn exchange(&self, server: &ServerEntry, request: Request) -> Result<Answer, Refusal> {
         let connection = self.upstreams.connection(&server.target);
-        if request.subject == Subject::Completion && !connection.offers().await?.completions {
+        let failed = |error: UpstreamError| from_upstream(&error);
+        if request.subject == Subject::Completion && !connection.offers().await.map_err(failed)?.completions {
             return Ok(Answer::Result(Bytes::from_static(NO_COMPLETION)));
         }
-        connection.ask(request).await
+        connection.ask(request).await.map_err(failed)
     }
 
     /// Ends a request that a check refused. Unless the request only reads, its record is committed before the answer.

@@ -157,6 +157,18 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_turn_stays_in_its_tenant() {
+        let all = Arc::new(CallsUnderWay::default());
+        let tenants = [1, 2].map(|n| TenantId(Uuid::from_u128(n)));
+        // the bootstrap key, which acts in every tenant
+        let turn = || CallTurn { key: None, session: None, session_began: None };
+        let begun = tenants.map(|tenant| all.add((tenant, turn()), None));
+        let began_at = DateTime::<Utc>::UNIX_EPOCH;
+        all.end(&TurnNotice { tenant: tenants[0], key: None, session: None, began_at });
+        assert_eq!(begun.map(|call| call.ended.is_cancelled()), [true, false]);
+    }
+
+    #[test]
     fn only_the_one_call_of_that_name_is_cancelled() {
         let all = Arc::new(CallsUnderWay::default());
         let turn = CallTurn { key: None, session: None, session_began: None };

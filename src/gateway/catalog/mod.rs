@@ -11,9 +11,9 @@ pub use self::lists::{ListKey, ListPlan};
 pub use self::offers::Offer;
 pub use self::snapshot::Catalog;
 pub use self::snapshot::states::{ServerState, ServerStates};
-pub use self::snapshot::views::View;
 pub use self::snapshot::views::direct::{DirectPage, DirectView};
 pub use self::snapshot::views::offers::{OffersPage, OffersView};
+pub use self::snapshot::views::{ToolCounts, View};
 pub use self::tool::{ServerEntry, Tool};
 
 pub(in crate::gateway) use self::offers::Offers;
@@ -51,3 +51,6 @@ impl Catalogs {
         self.schemas.forget(tenant);
     }
 }
+
+#[cfg(test)]
+pub(in crate::gateway) use self::snapshot::tests;

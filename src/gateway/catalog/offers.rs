@@ -247,6 +247,16 @@ impl Offers {
         template.map(|template| withheld(template).unwrap_or(template)).or(listed)
     }
 
+    /// Returns whether a URI, or the text of a template, may lead to such a server. It is compared with names only, so any
+    /// template counts where no name is equal.
+    pub(in crate::gateway) fn may_lead_to(&self, uri: &str, is_such: impl Fn(&ServerEntry) -> bool) -> bool {
+        let named = self.templates.by_name.get(uri).or_else(|| self.resources.by_name.get(uri));
+        match named.filter(|offer| offer.is_owner) {
+            Some(offer) => is_such(&offer.server),
+            None => named.into_iter().chain(&self.routes).any(|offer| is_such(&offer.server)),
+        }
+    }
+
     /// Returns the offer whose server completes a template's arguments: the template with this text, otherwise as for a URI.
     pub(in crate::gateway) fn route_of_template(&self, text: &str) -> Option<&Arc<Offer>> {
         self.templates.by_name.get(text).or_else(|| self.route(text))

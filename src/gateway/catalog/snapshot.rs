@@ -95,7 +95,9 @@ impl Catalog {
         let is_gone = |old: &&Arc<ServerEntry>| {
             by_id.get(&old.id).is_none_or(|new| {
                 let is_off = new.target.upstream.is_run_here() && !new.enabled;
-                is_off || new.target.upstream.credential() != old.target.upstream.credential()
+                is_off
+                    || new.target.upstream.credential() != old.target.upstream.credential()
+                    || !old.target.upstream.runs_on_as(&new.target.upstream)
             })
         };
         let gone = old.servers.iter().filter(is_gone).map(|server| server.id).collect();

@@ -18,10 +18,11 @@ use crate::domain::search::{Document, Parameter};
 use crate::domain::server::ConnectionState;
 use crate::domain::server_kind::ServerKind;
 use crate::domain::tool::{Definition, PinState};
+use crate::domain::web_page::facts::PageFacts;
 use crate::gateway::credentials::Opened;
 use crate::store::{Server, Stored, StoredTool};
 use crate::upstream::{
-    Commands, HttpServer, Limits, ParamHeader, Program, Target, Upstream, param_header_rules,
+    Commands, HttpServer, Limits, PageServer, ParamHeader, Program, Target, Upstream, param_header_rules,
 };
 
 /// Time for which a changed definition adds to the risk of calls.
@@ -51,6 +52,12 @@ impl ServerEntry {
     pub(in crate::gateway) fn is_exposed(&self) -> bool {
         self.enabled && !self.quarantined && self.connected
     }
+
+    /// Returns whether its tools may be on `/mcp/direct`: those that the author of a page describes only where the server says
+    /// so.
+    pub(in crate::gateway) fn is_on_direct(&self) -> bool {
+        self.target.upstream.pages().is_none_or(|pages| pages.settings.direct)
+    }
 }
 
 /// Result of parsing a definition, shared by every snapshot with the same text.
@@ -73,6 +80,8 @@ pub struct Shape {
     pub has_output_schema: bool,
     /// Arguments that a modern upstream wants repeated in headers.
     pub param_headers: Vec<ParamHeader>,
+    /// Facts about the form that the tool submits; `None` for tools of servers without pages.
+    pub(in crate::gateway) page: Option<Arc<PageFacts>>,
     pub(super) published: OnceLock<Published>,
     title: Option<String>,
     description: String,
@@ -138,12 +147,16 @@ impl Tool {
         old: Option<&Arc<Tool>>,
     ) -> Option<Tool> {
         let definition = as_said(row, &row.definition, &row.pin);
+        let is_overridden = matches!(definition, Cow::Owned(_));
         let is_same = |tool: &&Arc<Tool>| {
             let shape = &tool.shape;
-            tool.server.id == row.server && *shape.pin == *row.pin && *shape.definition == *definition
+            tool.server.id == row.server
+                && *shape.pin == *row.pin
+                && *shape.definition == *definition
+                && shape.annotations.by_admin == is_overridden
         };
         let known = old.filter(is_same).map(|tool| Arc::clone(&tool.shape));
-        let shape = known.or_else(|| shape(&server.name, row, &definition).map(Arc::new))?;
+        let shape = known.or_else(|| shape(server, row, (&definition, is_overridden)).map(Arc::new))?;
         Some(Tool {
             canonical,
             name: row.name.as_str().into(),
@@ -187,8 +200,15 @@ pub(in crate::gateway) fn target(
             headers: opened.headers,
         }),
         (ServerKind::Stdio, _, Some(name)) => {
-            Upstream::Program(Program { name: name.clone(), command: commands.find(name, &row.tenant_name) })
+            Upstream::Program(Program::find(commands, name, &row.tenant_name))
         }
+        (ServerKind::WebPage, _, _) => row.pages().map_or(Upstream::Unknown, |settings| {
+            Upstream::Pages(PageServer {
+                settings: Arc::new(settings),
+                credential: opened.credential,
+                secrets: opened.fields,
+            })
+        }),
         // a row of a newer release
         (ServerKind::Http | ServerKind::Stdio | ServerKind::Unknown(_), _, _) => Upstream::Unknown,
     };
@@ -245,8 +265,11 @@ fn approved(row: &StoredTool) -> Option<Annotations> {
     Some(Definition::read(&definition).ok()?.annotations)
 }
 
-/// Parses a row's definition; `None` if it cannot be read. `text` is the definition with overrides applied.
-fn shape(server: &str, row: &StoredTool, text: &str) -> Option<Shape> {
+/// Parses a row's definition; `None` if it cannot be read. `text` is the definition with overrides applied, if there are
+/// any.
+fn shape(server: &ServerEntry, row: &StoredTool, (text, is_overridden): (&str, bool)) -> Option<Shape> {
+    let has_pages = server.target.upstream.pages().is_some();
+    let server = server.name.as_str();
     let definition = match Definition::read(text) {
         Ok(definition) => definition,
         Err(error) => {
@@ -256,12 +279,13 @@ fn shape(server: &str, row: &StoredTool, text: &str) -> Option<Shape> {
     };
     let output_schema = json::find_members(text, ["outputSchema"]);
     Some(Shape {
+        page: has_pages.then(|| PageFacts::read(text)).flatten().map(Arc::new),
         published: OnceLock::new(),
         has_output_schema: output_schema.is_ok_and(|[schema]| schema.is_some()),
         pin: row.pin.as_str().into(),
         definition: text.into(),
         print: Fingerprint::of(text),
-        annotations: definition.annotations,
+        annotations: Annotations { by_admin: is_overridden, ..definition.annotations },
         open_world: open_world(definition.annotations_raw),
         entry: entries::full(server, &row.name, &definition).into(),
         compact: entries::compact(server, &row.name, &definition).into(),

@@ -70,6 +70,7 @@ impl Consent {
             person: caller.person.owner.clone(),
             identity: caller.person.identity,
             creator: caller.person.creator,
+            root: caller.person.root,
             server_id: call.tool.server.id,
             server: server.to_owned(),
             tool: tool.to_owned(),
@@ -116,7 +117,9 @@ impl Consent {
             AskOutcome::Lapsed(row) => refusals::of_row(ConsentTold::Changed, name, &row),
             AskOutcome::Fenced(fence) => refusals::turn_cancelled(Some(&fence)),
             AskOutcome::CoolingDown { denials, until } => refusals::cooling_down(name, denials, until),
-            AskOutcome::Throttled { pending, retry_s } => refusals::throttled(pending, retry_s),
+            AskOutcome::Throttled { pending, is_full, retry_s } => {
+                refusals::throttled(pending, is_full, retry_s)
+            }
         };
         Err(refusal)
     }

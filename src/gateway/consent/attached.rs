@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::announcer::CHANNEL;
 use super::decide::out_of_band;
 use super::{Consent, ConsentNews, ConsentView, DecideRequest, new_id};
 use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia, MayNotDecide};
@@ -20,10 +21,7 @@ use crate::gateway::life::sleep_or_stop;
 use crate::gateway::log::Attempt;
 use crate::gateway::outlive::{Apart, Outlive};
 use crate::gateway::tenants::Caller;
-use crate::store::{ConsentFilter, NewDecision};
-
-/// Name of the channel in rules of policies.
-const CHANNEL: &str = "acp";
+use crate::store::{ConsentDecider, ConsentFilter, NewDecision};
 
 /// Pause after the end of a key's turn, however many connections the key has.
 const END_PAUSE: Duration = Duration::from_secs(1);
@@ -93,16 +91,36 @@ impl Consent {
         self.tenants.stand_in(caller, caller.key)
     }
 
-    /// Returns the open requests that are put to an attached caller, the oldest first; `limit` are looked at.
+    /// Returns the open requests that are put to an attached caller and newer than `after`, the oldest first.
     ///
     /// # Errors
     /// As [`Consent::list`].
-    pub async fn list_put_to(&self, caller: &Caller, limit: i64) -> Result<Vec<ConsentView>, GatewayError> {
-        let key = (!caller.role.may(Action::DecideConsent)).then_some(caller.key);
-        let filter = ConsentFilter { state: Some(ConsentState::Pending), key, ..ConsentFilter::default() };
+    pub async fn list_put_to(
+        &self,
+        caller: &Caller,
+        after: Option<Uuid>,
+        limit: i64,
+    ) -> Result<Vec<ConsentView>, GatewayError> {
+        let decider = ConsentDecider {
+            key: caller.key,
+            root: caller.person.root,
+            creator: caller.person.creator,
+            identity: caller.person.identity,
+            owner: caller.person.owner.clone(),
+            is_approver: caller.role.may(Action::DecideConsent),
+            is_in_band: caller.settings.in_band_answers,
+        };
+        let filter = ConsentFilter {
+            state: Some(ConsentState::Pending),
+            channel: Some(CHANNEL),
+            decider: Some(decider),
+            after,
+            is_oldest_first: true,
+            ..ConsentFilter::default()
+        };
         let mut views = self.list(caller, filter, limit).await?;
+        // owners in another spelling are one person
         views.retain(|view| view.is_put_to(caller));
-        views.reverse();
         Ok(views)
     }
 

@@ -118,13 +118,14 @@ impl Consent {
         }
     }
 
-    /// Revokes a grant: who decided it may, also in a client, and administrators. An agent cannot take back a refusal of its
-    /// user, whose key it has.
+    /// Revokes a grant, and ends the permissions that were given with it: who decided it may, also in a client, and
+    /// administrators. An agent cannot take back a refusal of its user, whose key it has.
     ///
     /// # Errors
     /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], also for one that the caller may not see,
     /// [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
-    pub async fn revoke_grant(&self, caller: &Caller, id: Uuid) -> Result<(), GatewayError> {
+    pub async fn revoke_grant(&self, attempt: &Attempt, id: Uuid) -> Result<(), GatewayError> {
+        let caller = &*attempt.caller;
         caller.authorise(Action::SeeOwnConsent)?;
         let tenant = caller.tenant()?.id;
         let store = |error| GatewayError::from_store(error, "grant");
@@ -140,9 +141,19 @@ impl Consent {
             let message = "a key of this role revokes no refusal; it takes one of role admin";
             return Err(GatewayError::Forbidden(message.to_owned()));
         }
-        self.store.revoke_grant(tenant, id, caller.key).await.map_err(store)?;
+        self.store.revoke_grant(tenant, id, caller.key, &self.author_of(attempt)).await.map_err(store)?;
         self.tenants.refresh(tenant, RevisionKind::Access).await;
         Ok(())
+    }
+
+    /// Ends the permissions that a key gave and that no call has used, once the key was revoked: its grants end by themselves.
+    ///
+    /// # Errors
+    /// [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
+    pub async fn withdraw_of(&self, attempt: &Attempt, key: KeyId) -> Result<(), GatewayError> {
+        let tenant = attempt.caller.tenant()?.id;
+        let withdrawn = self.store.withdraw_consent(tenant, key, &self.author_of(attempt)).await;
+        withdrawn.map_err(|error| GatewayError::from_store(error, "key"))
     }
 }
 
@@ -164,6 +175,7 @@ fn requester(row: &ConsentRow) -> Person {
     let key = |id: Uuid| (!id.is_nil()).then_some(KeyId(id));
     Person {
         key: key(row.principal),
+        root: key(row.principal_root.unwrap_or(row.principal)),
         owner: row.person.clone(),
         identity: row.identity_id.map(IdentityId),
         creator: row.creator.and_then(key),

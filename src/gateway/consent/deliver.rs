@@ -44,9 +44,6 @@ const PART: usize = 16;
 const FAILING: Amount = Amount::items(64);
 /// Interval at which the events are looked at if nothing is heard of them.
 pub(in crate::gateway) const LOOK: Duration = Duration::from_secs(5);
-/// Reason for which an event is given up that no try reached in time.
-const OVER: &str = "the event's time was over before it could be delivered";
-
 /// Deliveries under way on this replica, and how all have ended so far.
 #[derive(Debug, Default)]
 pub struct Deliveries {
@@ -56,8 +53,10 @@ pub struct Deliveries {
     pub confirmed: Count,
     /// Tries that failed.
     pub failed: Count,
-    /// Events that are not tried any more.
+    /// Events whose time was over.
     pub given_up: Count,
+    /// Events of tenants that had too many.
+    pub dropped: Count,
 }
 
 #[derive(Debug, Default)]
@@ -214,11 +213,7 @@ impl Consent {
 
     async fn deliver(&self, event: &WebhookEvent) {
         let tenant = event.tenant();
-        let tried = match event.is_over {
-            true => Ok(Some(Tried { error: Some(OVER.to_owned()), names: None })),
-            false => self.try_to_deliver(tenant, &OutgoingEvent::of(event)).await,
-        };
-        let tried = match tried {
+        let tried = match self.try_to_deliver(tenant, &OutgoingEvent::of(event)).await {
             Ok(Some(tried)) => tried,
             // removed along with its webhook
             Ok(None) => return,
@@ -228,13 +223,11 @@ impl Consent {
         let tries = u32::try_from(event.tries).unwrap_or(u32::MAX);
         let ended = match &tried.error {
             None => WebhookTry::Confirmed,
-            Some(error) if event.is_over => WebhookTry::GivenUp(error),
             Some(error) => WebhookTry::Failed(error, retry_delay(tries, chance()).as_secs_f64()),
         };
         match ended {
             WebhookTry::Confirmed => self.deliveries.confirmed.one(),
             WebhookTry::Failed(..) => self.deliveries.failed.one(),
-            WebhookTry::GivenUp(_) => self.deliveries.given_up.one(),
         }
         if let WebhookTry::Failed(error, _) = ended
             && event.tries == 1
@@ -305,23 +298,43 @@ impl Consent {
     }
 }
 
-/// Returns the record of an event that was delivered or given up.
+/// Returns the record of an event that was delivered.
 fn record(event: &WebhookEvent, tried: &Tried) -> Record {
-    let mut record = Record::start(event.tenant(), RecordKind::Consent, Source::System, clock::now());
+    let of = (event.tenant(), event.request_id);
+    let mut record = record_of(of, tried.names.clone(), (event.state.as_str(), event.tries));
+    record.status = Status::Success;
+    record
+}
+
+/// Returns the record of an event about a permission request, but for how it ended. `names` are server and tool of the
+/// request, if it is still there.
+pub(super) fn record_of(
+    (tenant, request): (TenantId, Uuid),
+    names: Option<(String, String)>,
+    (event, tries): (&str, i32),
+) -> Record {
+    let (server, tool) = names.unzip();
+    let mut record = Record::start(tenant, RecordKind::Consent, Source::System, clock::now());
     record.tool = Some("consent.webhook".to_owned());
-    record.consent_id = Some(event.request_id);
-    let (server, tool) = tried.names.clone().unzip();
+    record.consent_id = Some(request);
     record.server = server;
-    let told = serde_json::json!({ "tool": tool, "event": event.state.as_str(), "tries": event.tries });
-    record.arguments = Some(told.to_string());
-    record.error_message = tried.error.clone();
-    record.status = if tried.error.is_none() { Status::Success } else { Status::Error };
+    record.arguments = Some(serde_json::json!({ "tool": tool, "event": event, "tries": tries }).to_string());
     record
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::{Ground, Tenants};
+
+    #[tokio::test]
+    async fn a_replica_that_drains_begins_no_delivery() {
+        let ground = Ground::example();
+        let consent = Arc::new(Consent::new(&ground, &Arc::new(Tenants::new(&ground))));
+        ground.life.begin_drain();
+        // there is no database to look for events in
+        assert_eq!(consent.deliver_due().await.unwrap(), LOOK);
+    }
 
     fn tenant(n: u128) -> TenantId {
         TenantId(Uuid::from_u128(n))

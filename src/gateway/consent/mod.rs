@@ -3,11 +3,13 @@
 //! Each request is a row, the same for all replicas. A repeated call gets the outcome; a permission is used up right before
 //! its call is sent, and only then. Nothing here runs for calls that the policy allows.
 
+mod announcer;
 mod ask;
 mod attached;
 mod call;
 mod decide;
 mod deliver;
+mod lost_events;
 mod measures;
 mod news;
 mod question;
@@ -17,6 +19,7 @@ mod run;
 mod shown;
 mod webhook;
 
+pub use self::announcer::ConsentBoard;
 pub(in crate::gateway) use self::ask::{AskRequest, AskResult, may_answer_in_band};
 pub use self::attached::Deciding;
 pub(in crate::gateway) use self::call::ConsentCall;
@@ -24,7 +27,7 @@ pub use self::decide::DecideRequest;
 pub use self::deliver::Deliveries;
 pub(in crate::gateway) use self::deliver::LOOK;
 pub use self::measures::{ConsentEnd, ConsentMeasures};
-pub use self::news::ConsentNews;
+pub use self::news::{ConsentHeard, ConsentNews, next_consent_poll};
 pub(in crate::gateway) use self::question::PendingAsk;
 pub use self::read::ConsentView;
 pub(in crate::gateway) use self::refusals::turn_cancelled;
@@ -39,7 +42,7 @@ use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use uuid::{NoContext, Timestamp, Uuid};
 
-use self::news::Announcer;
+use self::announcer::Announcer;
 use super::log::Attempt;
 use super::tenants::Tenants;
 use super::{Ground, Lifecycle, Options};

@@ -96,9 +96,13 @@ pub(super) fn cooling_down(tool: &str, denials: i64, until: DateTime<Utc>) -> Re
     Refusal::new(Code::ConsentCooldown, message)
 }
 
-/// Returns the refusal of one more ask of a key.
-pub(super) fn throttled(pending: i64, retry_s: i64) -> Refusal {
-    let message = format!("Too many permission requests of this key ({pending} open); wait {retry_s} s");
+/// Returns the refusal of one more ask of a key. `is_full` is true if too many wait, which an answer ends.
+pub(super) fn throttled(pending: i64, is_full: bool, retry_s: i64) -> Refusal {
+    let until = match is_full {
+        true => format!("for an answer to one of them, or {retry_s} s until one ends"),
+        false => format!("{retry_s} s"),
+    };
+    let message = format!("Too many permission requests of this key ({pending} open); wait {until}");
     Refusal::new(Code::ConsentThrottled, message).retry_after(u64::try_from(retry_s).unwrap_or(1))
 }
 

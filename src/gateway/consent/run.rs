@@ -15,7 +15,7 @@ use crate::domain::policy::Assurance;
 use crate::domain::refusal::Refusal;
 use crate::gateway::log::Attempt;
 use crate::gateway::rounds::STATE_TTL;
-use crate::store::{ConsentClaim, ConsentRow, ConsumeOutcome};
+use crate::store::{ConsentClaim, ConsentRow, ConsumeOutcome, GrantedCall};
 
 /// Tries to note the outcome of a call, and the pauses between them: in all some ten seconds of a failing database.
 const FINISH_TRIES: u32 = 6;
@@ -32,6 +32,8 @@ pub(in crate::gateway) struct Permit {
     needed: Assurance,
     /// Record of the round before; `None` in the first round.
     after: Option<Ulid>,
+    /// True if the call runs without it as well, since a remembered decision lets it through.
+    is_spare: bool,
 }
 
 /// Permission that a call has used up.
@@ -44,19 +46,20 @@ impl Permit {
     pub(super) fn of(row: &ConsentRow, needed: Assurance) -> Permit {
         let decided: DateTime<Utc> = row.decided_at.unwrap_or(row.created_at);
         let took = decided - row.created_at;
-        Permit { id: row.id, wait_ms: Some(took.as_seconds_f64().max(0.0) * 1000.0), needed, after: None }
+        let wait_ms = Some(took.as_seconds_f64().max(0.0) * 1000.0);
+        Permit { id: row.id, wait_ms, needed, after: None, is_spare: false }
     }
 
     /// Returns the permission that an earlier round of the call has used up. A rule may have come since then that needs
     /// another kind of answer.
     pub(in crate::gateway) fn of_earlier_round(id: Uuid, after: Ulid, needed: Assurance) -> Permit {
-        Permit { id, wait_ms: None, needed, after: Some(after) }
+        Permit { id, wait_ms: None, needed, after: Some(after), is_spare: false }
     }
 }
 
 impl Consent {
     /// Uses a permission up, right before its call is sent. Whether it is for this call and definition, and whether the
-    /// turn was ended, is checked once more.
+    /// turn was ended, is checked once more. Returns `None` if an equal call was first, and a grant lets this one through.
     ///
     /// # Errors
     /// The refusal, if the permission cannot be used any more.
@@ -65,7 +68,7 @@ impl Consent {
         attempt: &Attempt,
         permit: Permit,
         call: &ConsentCall<'_>,
-    ) -> Result<UsedPermit, Refusal> {
+    ) -> Result<Option<UsedPermit>, Refusal> {
         let caller = &attempt.caller;
         let tenant = caller.tenant_id();
         let claim = ConsentClaim {
@@ -83,10 +86,11 @@ impl Consent {
             refusals::undeliverable(caller).about_consent(permit.id)
         })?;
         match outcome {
-            ConsumeOutcome::Consumed => Ok(UsedPermit { id: permit.id }),
+            ConsumeOutcome::Consumed => Ok(Some(UsedPermit { id: permit.id })),
             ConsumeOutcome::Fenced(fence) => {
                 Err(refusals::turn_cancelled(fence.as_ref()).about_consent(permit.id))
             }
+            ConsumeOutcome::Gone(_) if permit.is_spare => Ok(None),
             ConsumeOutcome::Gone(None) => Err(refusals::undeliverable(caller).about_consent(permit.id)),
             ConsumeOutcome::Gone(Some(row)) => {
                 let told = if row.pin == claim.pin { ConsentTold::Used } else { ConsentTold::Changed };
@@ -95,15 +99,28 @@ impl Consent {
         }
     }
 
-    /// Checks that nobody has ended the turn of a call which a remembered decision lets through.
+    /// Returns the unused permission for the very call that a remembered decision lets through; `None` without one. The call
+    /// uses it up: else it would still be there after the grant, for a call that nobody asked about again.
     ///
     /// # Errors
-    /// The refusal, also if that cannot be known.
-    pub(in crate::gateway) async fn check_fence(&self, attempt: &Attempt) -> Result<(), Refusal> {
+    /// The refusal, if a person has ended the turn of the call, or that cannot be known.
+    pub(in crate::gateway) async fn permit_under_grant(
+        &self,
+        attempt: &Attempt,
+        call: &ConsentCall<'_>,
+    ) -> Result<Option<Permit>, Refusal> {
         let tenant = attempt.caller.tenant_id();
-        match self.store.held_fence(tenant, &attempt.turn()).await {
-            Ok(None) => Ok(()),
-            Ok(Some(fence)) => Err(refusals::turn_cancelled(Some(&fence))),
+        let granted = GrantedCall {
+            turn: attempt.turn(),
+            pin: call.pin().to_owned(),
+            digests: self.digests(attempt, call).await,
+        };
+        match self.store.find_unused_consent(tenant, &granted).await {
+            Ok((Some(fence), _)) => Err(refusals::turn_cancelled(Some(&fence))),
+            Ok((None, unused)) => {
+                let spare = |row| Permit { is_spare: true, ..Permit::of(row, Assurance::Client) };
+                Ok(unused.as_ref().map(spare))
+            }
             Err(error) => {
                 failed(tenant, &error);
                 Err(refusals::undeliverable(&attempt.caller))

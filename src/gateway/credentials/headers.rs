@@ -1,130 +1,69 @@
-//! Custom headers for requests to a server, as given by an administrator.
-
-use std::fmt;
+//! Rules for custom headers of requests to a server.
 
 use http::header::{HeaderName, HeaderValue};
-use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
+use super::named::{self, NamedSecrets, SecretKind, about};
 use crate::domain::redact;
 use crate::gateway::GatewayError;
 use crate::upstream::is_reserved_header;
 
-/// Most headers of one server.
-const HEADERS_MAX: usize = 32;
-/// Most bytes of all names and values of one server's headers.
-pub(super) const BYTES_MAX: usize = 8 * 1024;
-/// Longest part of a header name that an error repeats, in characters.
-const NAME_SHOWN_CHARS_MAX: usize = 64;
+/// Headers of requests to a server, by name.
+pub type Headers = NamedSecrets<CustomHeader>;
 
-/// Header names as given, with their values. Only the names are ever shown.
-#[derive(Clone, Default)]
-pub struct Headers(Vec<(String, Zeroizing<String>)>);
+/// Header of requests to a server.
+#[derive(Clone, Copy)]
+pub struct CustomHeader;
 
-impl fmt::Debug for Headers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.names()).finish()
-    }
-}
+impl SecretKind for CustomHeader {
+    const MEMBER: &'static str = "headers";
 
-impl Headers {
-    /// Reads headers from an object of names and values.
-    ///
-    /// # Errors
-    /// [`GatewayError::Invalid`] with the field, for too many, malformed or reserved headers; values are never repeated in
-    /// it.
-    pub fn read(given: Map<String, Value>) -> Result<Headers, GatewayError> {
-        if given.len() > HEADERS_MAX {
-            return Err(GatewayError::invalid("headers", format!("headers may be at most {HEADERS_MAX}")));
+    fn check_name(name: &str) -> Result<(), GatewayError> {
+        // an invalid name may be a value in the wrong place
+        let Ok(parsed) = HeaderName::from_bytes(name.as_bytes()) else {
+            return Err(GatewayError::invalid("headers", "headers has a name that is no HTTP header name"));
+        };
+        if redact::redact(name) != name {
+            return Err(GatewayError::invalid("headers", "headers has a name that looks like a secret"));
         }
-        let mut read: Vec<(String, Zeroizing<String>)> = Vec::with_capacity(given.len());
-        let mut bytes = 0;
-        for (name, value) in given {
-            check_name(&name)?;
-            if read.iter().any(|(known, _)| known.eq_ignore_ascii_case(&name)) {
-                return Err(about(&name, "is there twice: case makes no difference"));
-            }
-            let Value::String(value) = value else { return Err(about(&name, "must be a string")) };
-            let value = Zeroizing::new(value);
-            check_value(&name, &value)?;
-            bytes += name.len() + value.len();
-            read.push((name, value));
+        if is_reserved_header(&parsed) {
+            let what = "cannot be set: it belongs to the protocol or to the connection";
+            return Err(about::<Self>(name, what));
         }
-        if bytes > BYTES_MAX {
-            let message = format!("names and values of headers may have at most {BYTES_MAX} bytes together");
-            return Err(GatewayError::invalid("headers", message));
+        Ok(())
+    }
+
+    fn check_value(value: &str) -> Result<(), &'static str> {
+        if !value.bytes().all(|byte| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t')) {
+            return Err("must be of visible ASCII characters, spaces and tabs");
         }
-        Ok(Headers(read))
+        if value.trim_matches([' ', '\t']).len() != value.len() {
+            return Err("must not begin or end with a space: HTTP would cut it off");
+        }
+        Ok(())
     }
 
-    /// Returns whether there are no headers.
-    pub(in crate::gateway) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns the names, which may be shown.
-    pub(in crate::gateway) fn names(&self) -> Vec<String> {
-        self.0.iter().map(|(name, _)| name.clone()).collect()
-    }
-
-    /// Returns the text to seal: a JSON list of pairs. `None` if it cannot be written.
-    pub(in crate::gateway) fn to_sealable(&self) -> Option<Zeroizing<Vec<u8>>> {
-        let pairs: Vec<(&str, &str)> = self.0.iter().map(|(name, value)| (&**name, value.as_str())).collect();
-        // escapes at most double the length; growing would leave copies in memory
-        let mut text = Zeroizing::new(Vec::with_capacity(2 * BYTES_MAX + 8 * HEADERS_MAX));
-        serde_json::to_writer(&mut *text, &pairs).ok()?;
-        Some(text)
+    fn is_same(name: &str, other: &str) -> bool {
+        name.eq_ignore_ascii_case(other)
     }
 }
 
 /// Parses the sealed text into headers for sending. Values are marked sensitive, so that debug output hides them.
 pub(super) fn from_sealable(text: &[u8]) -> Option<Vec<(HeaderName, HeaderValue)>> {
-    let pairs: Vec<(String, Zeroizing<String>)> = serde_json::from_slice(text).ok()?;
     let header = |(name, value): &(String, Zeroizing<String>)| {
         let mut value = HeaderValue::from_str(value).ok()?;
         value.set_sensitive(true);
         Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
     };
-    pairs.iter().map(header).collect()
-}
-
-fn check_name(name: &str) -> Result<(), GatewayError> {
-    // an invalid name may be a value in the wrong place, so it is not repeated
-    let Ok(parsed) = HeaderName::from_bytes(name.as_bytes()) else {
-        return Err(GatewayError::invalid("headers", "headers has a name that is no HTTP header name"));
-    };
-    if redact::redact(name) != name {
-        return Err(GatewayError::invalid("headers", "headers has a name that looks like a secret"));
-    }
-    if is_reserved_header(&parsed) {
-        return Err(about(name, "cannot be set: it belongs to the protocol or to the connection"));
-    }
-    Ok(())
-}
-
-fn check_value(name: &str, value: &str) -> Result<(), GatewayError> {
-    if value.is_empty() {
-        return Err(about(name, "must not be empty"));
-    }
-    if !value.bytes().all(|byte| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t')) {
-        return Err(about(name, "must be of visible ASCII characters, spaces and tabs"));
-    }
-    if value.trim_matches([' ', '\t']).len() != value.len() {
-        return Err(about(name, "must not begin or end with a space: HTTP would cut it off"));
-    }
-    Ok(())
-}
-
-fn about(name: &str, what: &str) -> GatewayError {
-    let shown: String = name.chars().take(NAME_SHOWN_CHARS_MAX).collect();
-    GatewayError::invalid(format!("headers.{shown}"), format!("headers.{shown} {what}"))
+    named::from_sealable(text)?.iter().map(header).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
     use super::*;
+    use crate::gateway::credentials::named::{BYTES_MAX, SECRETS_MAX};
 
     fn read(given: Value) -> Result<Headers, (String, String)> {
         let Value::Object(given) = given else { panic!("{given}") };
@@ -151,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_sent_is_named_and_not_repeated() {
-        let many: Map<String, Value> = (0..=HEADERS_MAX).map(|n| (format!("x-{n}"), json!("v"))).collect();
+        let many: Map<String, Value> = (0..=SECRETS_MAX).map(|n| (format!("x-{n}"), json!("v"))).collect();
         let cases = [
             (json!({"Host": "s3cret"}), "headers.Host"),
             (json!({"content-length": "s3cret"}), "headers.content-length"),
@@ -164,6 +103,7 @@ mod tests {
             (json!({"X-A": null}), "headers.X-A"),
             (json!({"X-A": ["s3cret"]}), "headers.X-A"),
             (json!({"X-A": ""}), "headers.X-A"),
+            (json!({"X-A": "Bearer [redacted]"}), "headers.X-A"),
             (json!({"X-A": "s3cret\r\nX-B: c"}), "headers.X-A"),
             (json!({"X-A": "s3cret é"}), "headers.X-A"),
             (json!({"X-A": "s3cret "}), "headers.X-A"),

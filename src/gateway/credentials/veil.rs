@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::headers::BYTES_MAX;
+use super::named::BYTES_MAX;
 use crate::domain::redact::MASK;
 
 /// Shortest value that is masked, in bytes: shorter ones are ordinary words.

@@ -1,5 +1,6 @@
 //! Attempts: caller, endpoint and time of an action.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -35,6 +36,8 @@ pub struct Attempt {
     pub source: Source,
     /// The client program.
     pub client: Client,
+    /// Address that the request came from, behind trusted proxies that of their client; `None` without a connection.
+    pub client_address: Option<IpAddr>,
     /// Handshake session; `None` without one.
     pub session_id: Option<String>,
     /// Time at which that session began at the latest; `None` if that is unknown.
@@ -60,6 +63,7 @@ impl Attempt {
             caller,
             source,
             client: Client::default(),
+            client_address: None,
             session_id: None,
             session_began: None,
             language: None,
@@ -90,9 +94,11 @@ impl Attempt {
         };
         Record {
             key: caller.key,
+            key_name: caller.key_name.clone(),
             owner: Some(caller.owner.clone()),
             client_name: self.client.name.as_ref().map(short),
             client_version: self.client.version.as_ref().map(short),
+            client_address: self.client_address,
             session_id: self.session_id.clone(),
             request_id: self.request_id.as_ref().map(short),
             trace_id: self.trace_id.clone(),

@@ -5,27 +5,31 @@ use crate::domain::activity::{Record, RecordKind, Source, Status};
 use crate::domain::id::TenantId;
 use crate::domain::refusal::Code;
 use crate::gateway::clock;
-use crate::gateway::tenants::{Sheds, SuspendedRequests};
+use crate::gateway::tenants::{AuthFailures, Sheds, SuspendedRequests};
 
 impl Log {
     /// Writes the records of all counted refusals since the last call.
     pub(in crate::gateway) fn record_counted(&self) {
-        for (key, count) in self.tenants.uses.take_failures() {
-            self.record_auth_failures(&key, count);
+        for (key, failures) in self.tenants.uses.take_failures() {
+            self.record_auth_failures(&key, &failures);
         }
         self.record_sheds();
         self.record_suspended();
         self.record_repeated_reads();
     }
 
-    /// Records the number of requests with one invalid key.
-    fn record_auth_failures(&self, key: &str, count: u64) {
+    /// Records the number of requests with one invalid key, and where they came from.
+    fn record_auth_failures(&self, key: &str, failures: &AuthFailures) {
+        let AuthFailures { count, addresses } = failures;
         let mut record =
             Record::start(TenantId::PLATFORM, RecordKind::AuthFailure, Source::System, clock::now());
         record.status = Status::Blocked;
         record.error_code = Some("unauthenticated".to_owned());
         record.error_message = Some(format!("{count} requests without a valid key within a minute"));
-        record.arguments = Some(format!(r#"{{"key":"{key}","count":{count}}}"#));
+        record.client_address = addresses.first().copied();
+        let addresses: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
+        let addresses = addresses.join(",");
+        record.arguments = Some(format!(r#"{{"key":"{key}","count":{count},"addresses":[{addresses}]}}"#));
         self.write(record);
     }
 
@@ -33,9 +37,11 @@ impl Log {
     /// those that were forbidden.
     fn record_sheds(&self) {
         for (key, sheds) in self.tenants.limits.take_sheds() {
-            let Sheds { tenant, owner, first, calls, searches, reads, lists, forbidden, .. } = sheds;
+            let Sheds { tenant, key_name, owner, first, calls, searches, reads, lists, forbidden, .. } =
+                sheds;
             let record = |status: Status, code: &str| Record {
                 key: Some(key),
+                key_name: key_name.clone(),
                 owner: Some(owner.clone()),
                 status,
                 error_code: Some(code.to_owned()),
@@ -63,9 +69,11 @@ impl Log {
 
     /// Writes the requests of suspended tenants since the last call, one record per key.
     fn record_suspended(&self) {
-        for (key, SuspendedRequests { tenant, owner, first, count }) in self.tenants.suspensions.take() {
+        for (key, requests) in self.tenants.suspensions.take() {
+            let SuspendedRequests { tenant, key_name, owner, first, count } = requests;
             let mut record = Record::start(tenant, RecordKind::AuthFailure, Source::System, first);
             record.key = Some(key);
+            record.key_name = key_name;
             record.owner = Some(owner);
             record.status = Status::Blocked;
             record.error_code = Some("forbidden".to_owned());

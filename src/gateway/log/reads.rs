@@ -60,6 +60,7 @@ struct ReadRepeats {
     /// Id of the recorded one.
     of: Ulid,
     server: Option<String>,
+    key_name: Option<String>,
     owner: Option<String>,
     source: Source,
     status: Status,
@@ -85,10 +86,11 @@ impl ReadCounts {
         }
         let is_kept = is_kept();
         if is_kept && reads.len() < READS_MAX {
-            let Record { id, server, owner, source, status, .. } = record;
-            let (server, owner, first) = (server.clone(), owner.clone(), record.started_at());
+            let Record { id, server, key_name, owner, source, status, .. } = record;
+            let (server, first) = (server.clone(), record.started_at());
+            let (key_name, owner) = (key_name.clone(), owner.clone());
             let (of, source, status) = (*id, *source, *status);
-            reads.insert(same, ReadRepeats { of, server, owner, source, status, first, count: 0 });
+            reads.insert(same, ReadRepeats { of, server, key_name, owner, source, status, first, count: 0 });
         }
         is_kept
     }
@@ -149,9 +151,10 @@ impl Log {
     pub(in crate::gateway) fn record_repeated_reads(&self) {
         let repeated = self.reads.take().into_iter().filter(|(_, repeats)| repeats.count > 0);
         for (ReadKind { tenant, key, what, code, .. }, repeats) in repeated {
-            let ReadRepeats { of, server, owner, source, status, first, count } = repeats;
+            let ReadRepeats { of, server, key_name, owner, source, status, first, count } = repeats;
             let mut record = Record::start(tenant, RecordKind::Admin, source, first);
             record.key = key;
+            record.key_name = key_name;
             record.owner = owner;
             record.parent_id = Some(of);
             record.tool = Some(what.to_owned());

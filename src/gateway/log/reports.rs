@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use chrono::{DateTime, Utc};
 use ulid::Ulid;
 use uuid::Uuid;
 
@@ -10,6 +9,7 @@ use super::Log;
 use super::activity::Pending;
 use super::attempt::Attempt;
 use crate::domain::activity::{Record, RecordKind, Source, Status};
+use crate::domain::provenance::{self, LedgerRecord, LedgerRow};
 use crate::domain::redact;
 use crate::domain::tenant::Action;
 use crate::gateway::clock;
@@ -17,7 +17,7 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::outlive::Outlive;
 use crate::gateway::tenants::Caller;
 use crate::gateway::tenants::Shed;
-use crate::store::{ActivityFilter, ActivityRow, ActivitySummary, StoreError, SummaryScope};
+use crate::store::{ActivityFilter, ActivityHits, ActivityRow, ActivitySummary, StoreError, SummaryScope};
 
 /// Most bytes of each text in the record of an administrator's act.
 pub(super) const ACT_BYTES_MAX: usize = 2000;
@@ -72,6 +72,23 @@ impl Log {
         page.map_err(|error| GatewayError::from_store(error, "activity record"))
     }
 
+    /// Returns the newest records that hold the text of the filter, as far as one second of work finds them.
+    ///
+    /// # Errors
+    /// Errors of [`Log::list_activity`].
+    pub async fn search_activity(
+        &self,
+        caller: &Caller,
+        filter: ActivityFilter,
+        limit: i64,
+    ) -> Result<ActivityHits, GatewayError> {
+        let nothing = ActivityHits { rows: Vec::new(), searched_to: filter.start, next: None };
+        let Some(filter) = caller.visible(filter)? else { return Ok(nothing) };
+        let _turn = self.report_lane.enter(caller.tenant_id()).await?;
+        let hits = self.store.search_activity(caller.tenant_id(), &filter, limit).await;
+        hits.map_err(|error| GatewayError::from_store(error, "activity record"))
+    }
+
     /// Returns the next records of an export; an empty page is the end.
     ///
     /// # Errors
@@ -89,7 +106,7 @@ impl Log {
         Ok(rows)
     }
 
-    /// Summarises the activity from `start` to `end`. A key that may see only its own records gets only those counted.
+    /// Summarises the activity of a scope. A key that may see only its own records gets only those counted.
     ///
     /// # Errors
     /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Busy`] if too many reports of the tenant are under way, or
@@ -97,16 +114,13 @@ impl Log {
     pub async fn summarize_activity(
         &self,
         caller: &Caller,
-        start: DateTime<Utc>,
-        end: DateTime<Utc>,
+        mut scope: SummaryScope,
     ) -> Result<ActivitySummary, GatewayError> {
         caller.authorise(Action::ReadOwnActivity)?;
-        let key = match caller.authorise(Action::ReadActivity) {
-            Ok(()) => None,
-            Err(error) => Some(caller.key.ok_or(error)?),
-        };
+        if let Err(error) = caller.authorise(Action::ReadActivity) {
+            scope.key = Some(caller.key.ok_or(error)?);
+        }
         let _turn = self.report_lane.enter(caller.tenant_id()).await?;
-        let scope = SummaryScope { key, start, end };
         let summary = self.store.summarize_activity(caller.tenant_id(), &scope, SUMMARY_TOP).await;
         summary.map_err(|error| GatewayError::from_store(error, "activity record"))
     }
@@ -128,6 +142,32 @@ impl Log {
         Ok(row)
     }
 
+    /// Returns the ledger of a call, and whether it is as it was written; `None` without rows, unless the call has certainly sent a
+    /// form.
+    ///
+    /// # Errors
+    /// As [`Log::get_activity`].
+    pub async fn provenance(
+        &self,
+        caller: &Caller,
+        id: Ulid,
+    ) -> Result<(Vec<LedgerRow>, Option<bool>), GatewayError> {
+        let record = self.get_activity(caller, id).await?;
+        let tenant = caller.tenant_id();
+        let _turn = self.report_lane.enter(tenant).await?;
+        let failed = |error| GatewayError::from_store(error, "ledger");
+        let rows = self.store.read_provenance(tenant, id).await.map_err(failed)?;
+        let asked_site = match &record.server {
+            Some(server) if rows.is_empty() && record.upstream_ms.is_some() => {
+                self.store.was_site(tenant, server, record.started_at).await.map_err(failed)?
+            }
+            _ => false,
+        };
+        let said = LedgerRecord::of(&record.status, asked_site);
+        let is_whole = provenance::is_whole(&rows, (id, said), tenant, &self.options.consent_keys);
+        Ok((rows, is_whole))
+    }
+
     /// Begins an administrator's act: its record is committed when this returns.
     ///
     /// # Errors
@@ -136,7 +176,8 @@ impl Log {
     pub async fn begin_act(&self, attempt: &Attempt, act: &Act<'_>) -> Result<Acting, GatewayError> {
         let pending = self.activity.begin_call(act_record(attempt, act)).await;
         let pending = pending.map_err(|_| GatewayError::Unavailable)?;
-        let acting = Acting { pending: pending.open().await.map_err(|_| GatewayError::Unavailable)? };
+        let pending = pending.open().await.map_err(|_| GatewayError::Unavailable)?;
+        let acting = Acting { pending, failure: None };
         if self.tenants.is_valid(&attempt.caller) {
             return Ok(acting);
         }
@@ -149,6 +190,10 @@ impl Log {
     pub fn end_act(&self, attempt: &Attempt, acting: Acting, outcome: Result<(), &GatewayError>) {
         let mut pending = acting.pending;
         ended(&mut pending.record, attempt.started, outcome);
+        if let Some(failure) = acting.failure.filter(|_| outcome.is_ok()) {
+            pending.record.status = Status::Error;
+            pending.record.error_message = Some(redact::preview(&failure, ACT_BYTES_MAX).text);
+        }
         let is_forbidden = outcome.is_err_and(GatewayError::is_forbidden);
         match is_forbidden && !self.keeps_forbidden(attempt) {
             true => pending.forget(),
@@ -239,6 +284,15 @@ impl Log {
 #[derive(Debug)]
 pub struct Acting {
     pending: Pending,
+    /// Reason for which the act came to nothing although it is answered; `None` if it did not.
+    failure: Option<String>,
+}
+
+impl Acting {
+    /// Notes why an act that is answered came to nothing; `None` if it did not.
+    pub fn note_failure(&mut self, failure: Option<String>) {
+        self.failure = failure;
+    }
 }
 
 /// An attempt that was refused before any use case.

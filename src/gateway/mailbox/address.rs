@@ -44,7 +44,25 @@ enum SealedReply {
     Refused(i64, String),
 }
 
+/// Session of letters between replicas; no client's session has such a name.
+const LETTERS: &str = "\0letters";
+
 impl Respondent {
+    /// Returns who a letter between replicas is sealed for: any replica, about a call of this tenant. Clients cannot write
+    /// such letters, since they get no id in this name.
+    pub(super) fn replicas(tenant: TenantId) -> Respondent {
+        Respondent { tenant, key: None, session: LETTERS.to_owned() }
+    }
+
+    /// Returns whom a waiter for a letter counts for.
+    pub(super) fn letters_for(caller: &Caller) -> Respondent {
+        Respondent { key: caller.key, ..Respondent::replicas(caller.tenant_id()) }
+    }
+
+    pub(super) fn is_replica(&self) -> bool {
+        self.session == LETTERS
+    }
+
     pub(super) fn new(caller: &Caller, session: &str) -> Respondent {
         Respondent { tenant: caller.tenant_id(), key: caller.key, session: session.to_owned() }
     }
@@ -56,7 +74,7 @@ impl Respondent {
         with(Place::ClientRequest { tenant: self.tenant, principal, session: &session }, &session)
     }
 
-    fn seal(&self, keys: &[Key], token: Option<Uuid>, text: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn seal(&self, keys: &[Key], token: Option<Uuid>, text: &[u8]) -> Option<Vec<u8>> {
         // each session has a key of its own and few requests, so random nonces suffice
         self.at(|place, session| {
             let key = derived(keys.first()?, session, token);
@@ -64,7 +82,7 @@ impl Respondent {
         })
     }
 
-    fn open(&self, keys: &[Key], token: Option<Uuid>, sealed: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn open(&self, keys: &[Key], token: Option<Uuid>, sealed: &[u8]) -> Option<Vec<u8>> {
         self.at(|place, session| {
             let open = |key: &Key| seal::open(&derived(key, session, token), place, sealed).ok();
             keys.iter().find_map(open).map(|text| text.to_vec())

@@ -1,10 +1,14 @@
 //! Mailbox: a handshake client replies with a POST that may reach any replica, and the reply finds whoever waits for it.
 //!
 //! The id of a request to a client is the sealed address of its waiter. A reply for another replica goes through a row, which
-//! that replica takes. The first reply counts; others change nothing.
+//! that replica takes. The first reply counts; others change nothing. Letters between replicas about calls that are held open
+//! go the same way.
 
 mod address;
+mod letters;
 mod waiters;
+
+pub(in crate::gateway) use self::letters::{AwaitedLetter, Letter, LetterAddress, LetterFault};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -241,7 +245,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// The database is out of reach or fails.
-    pub(in crate::gateway) async fn poll(&self) -> Result<(), StoreError> {
+    pub(in crate::gateway) async fn poll(self: &Arc<Self>) -> Result<(), StoreError> {
         if self.waiters.len() == 0 {
             return Ok(());
         }
@@ -251,17 +255,65 @@ impl Mailbox {
         Ok(())
     }
 
-    async fn take(&self, tenant: TenantId, id: Uuid) -> Result<(), StoreError> {
+    async fn take(self: &Arc<Self>, tenant: TenantId, id: Uuid) -> Result<(), StoreError> {
         let respondent = self.waiters.respondent(id);
         let Some(sealed) = self.store.take_reply(tenant, id).await? else { return Ok(()) };
-        let Some(respondent) = respondent else {
-            self.count(ReplyEnd::Late);
-            return Ok(());
+        let Some(respondent) = respondent.filter(|respondent| !respondent.is_replica()) else {
+            return self.letter_came(tenant, id, &sealed).await;
         };
         match respondent.open_reply(&self.options.reply_keys, id, &sealed) {
             Some(reply) => self.hand_over(id, reply),
             None => self.count(ReplyEnd::Unknown),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::id::ReplicaId;
+    use crate::gateway::tenants::example_caller;
+
+    fn mailbox() -> Arc<Mailbox> {
+        Arc::new(Mailbox::new(&Ground::example()))
+    }
+
+    fn tenant(n: usize) -> TenantId {
+        TenantId(Uuid::from_u128(n as u128))
+    }
+
+    #[tokio::test]
+    async fn a_late_reply_for_a_waiter_of_another_replica_is_not_passed_on() {
+        let (mailbox, caller) = (mailbox(), example_caller());
+        let respondent = Respondent::new(&caller, "s");
+        for (left, late, passed_on) in [(-1, 1, 0), (60, 1, 1)] {
+            let address = Address {
+                replica: ReplicaId(Uuid::max()),
+                waiter: Uuid::from_u128(7),
+                expires_at: clock::now() + TimeDelta::seconds(left),
+            };
+            let id = respondent.id_of(&mailbox.options.reply_keys, address).unwrap();
+            mailbox.deliver(&caller, "s", &id, QuestionReply::Result("{}".into()));
+            let ends = mailbox.ends.all();
+            let count = ends.iter().find(|(end, _)| *end == ReplyEnd::Late).map(|(_, count)| count.get());
+            assert_eq!((count, mailbox.life.under_way()), (Some(late), passed_on), "{left} s");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_passed_on_is_bounded_and_no_tenant_takes_all() {
+        let (mailbox, over) = (mailbox(), tokio_util::sync::CancellationToken::new());
+        let pass = |n, bytes| mailbox.pass(tenant(n), bytes, over.clone().cancelled_owned());
+        for n in 1..=TENANT_PART {
+            let passed = (0..=PASSING_MAX.items / TENANT_PART).filter(|_| pass(n, 0)).count();
+            assert_eq!(passed, PASSING_MAX.items / TENANT_PART, "tenant {n}");
+        }
+        assert!(!pass(TENANT_PART + 1, 0), "all of it is taken");
+        over.cancel();
+        mailbox.life.tasks.close();
+        mailbox.life.tasks.wait().await;
+        let bytes = PASSING_MAX.bytes / TENANT_PART;
+        assert!(!pass(1, bytes + 1) && pass(1, bytes) && !pass(1, 1), "as many bytes as a tenant may have");
     }
 }

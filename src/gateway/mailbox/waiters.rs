@@ -124,10 +124,13 @@ mod tests {
     fn the_end_of_a_session_ends_its_waits_alone() {
         let waiters = Arc::new(Waiters::default());
         let mut one = waiters.begin(&respondent(1, 1, "s")).unwrap();
-        let mut other = waiters.begin(&respondent(1, 1, "t")).unwrap();
+        let others = [respondent(1, 1, "t"), respondent(1, 2, "s"), respondent(2, 1, "s")];
+        let mut others = others.map(|other| waiters.begin(&other).unwrap());
         waiters.end(&respondent(1, 1, "s"));
         assert_eq!(one.reply.try_recv(), Err(oneshot::error::TryRecvError::Closed));
-        assert_eq!(other.reply.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        for other in &mut others {
+            assert_eq!(other.reply.try_recv(), Err(oneshot::error::TryRecvError::Empty), "{other:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,9 @@ fn states() {
     let rounds = Rounds::new([&b"one"[..], &b"two"[..]]);
     let now = DateTime::from_timestamp(1_795_000_000, 0).unwrap();
     let first = Ulid::from_parts(3, 4);
-    let seal = |own: &str| rounds.seal(whose, &[7; 32], Carried { first, consent: None, own }, now).unwrap();
+    let seal = |own: &str| {
+        rounds.seal(whose, &[7; 32], Carried { first, consent: None, held: None, own }, now).unwrap()
+    };
     let sealed = seal("\"own\"");
     let seeds = [sealed.as_str(), "\"own\"", "", "\0\0\x01\x7f\0\0\0\0................\"own\""];
     fuzz(&seeds, &["=", "AAAA", "\u{1f980}"], |input| {

@@ -1,5 +1,6 @@
 //! Search for tools.
 
+mod disclosure;
 mod embeddings;
 mod retrieve_tools;
 

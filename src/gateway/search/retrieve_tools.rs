@@ -1,17 +1,19 @@
 //! `retrieve_tools`: search over the snapshot (behaviour, section 5), without database or upstream.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::disclosure::is_disclosed;
 use super::{Search, embeddings};
 use crate::domain::activity::{RecordKind, Status};
 use crate::domain::annotations::Tier;
 use crate::domain::id::is_name;
 use crate::domain::intent::IntentMode;
 use crate::domain::refusal::Refusal;
-use crate::domain::search::{Design, Embedding};
+use crate::domain::search::{Design, Embedding, Hits};
 use crate::domain::text_enum::text_enum;
 use crate::domain::{json, redact};
-use crate::gateway::catalog::{Away, View};
+use crate::gateway::catalog::{Away, Tool, View};
 use crate::gateway::log::{Attempt, record_unavailable};
 use crate::gateway::tenants::Caller;
 use crate::gateway::tenants::{Shed, overloaded};
@@ -36,6 +38,8 @@ pub struct SearchRequest {
     pub read_only_only: bool,
     /// True to leave out tools of tier destructive.
     pub exclude_destructive: bool,
+    /// True to search also the tools of web pages that are disclosed on request.
+    pub include_site_tools: bool,
     /// Level of detail of each tool.
     pub detail: Detail,
 }
@@ -56,6 +60,8 @@ text_enum! {
 const RANKING: &str = "bm25";
 const RANKING_WITH_EMBEDDINGS: &str = "bm25+embeddings";
 
+/// Longest part of a query that is searched for, in bytes; what follows is left out.
+pub(super) const QUERY_BYTES_MAX: usize = 4096;
 /// Most bytes of all entries of an answer: later entries are left out. The best match is never left out.
 const ENTRIES_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Bytes that an answer adds to each entry for the tool's variant and score.
@@ -65,6 +71,8 @@ const ENTRY_EXTRA_BYTES: usize = 64;
 const FORMS: usize = 3;
 /// Longest wait of an answer for memory.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Most servers named because their tools nearly matched.
+const NEAR_NAMED_MAX: usize = 3;
 /// Most servers named as missing.
 const MISSING_NAMED_MAX: usize = 20;
 
@@ -96,10 +104,11 @@ impl Search {
             return Err(refusal);
         }
         let begun = self.log.activity.begin(attempt.record(RecordKind::Search));
+        let (request, is_cut) = (&request.searched(), request.query.len() > QUERY_BYTES_MAX);
         let mut pending = begun.map_err(|RecordUnavailable| record_unavailable())?;
         let vector = self.vector_of(&attempt.caller, &request.query).await;
         let record = &mut pending.record;
-        let searched = self.search(&attempt.caller, request, vector.as_deref()).await;
+        let searched = self.search(&attempt.caller, (request, is_cut), vector.as_deref()).await;
         let preview = redact::preview(&request.query, self.options.preview_bytes);
         record.status = Status::Success;
         // an invalid name belongs to no server, and may be a text of any length
@@ -139,13 +148,14 @@ impl Search {
     async fn search(
         &self,
         caller: &Caller,
-        request: &SearchRequest,
+        (request, is_cut): (&SearchRequest, bool),
         question: Option<&Embedding>,
     ) -> Result<(SearchResult, usize), Refusal> {
         let mut missing = Missing::default();
         let mut memory = None;
         let mut out = String::from(r#"{"tools":["#);
         let (mut total, mut left_out) = (0, 0);
+        let mut near = Vec::new();
         let mut ranking = RANKING;
         if let Some(tenant) = &caller.tenant {
             let catalogue = tenant.catalogue();
@@ -155,8 +165,11 @@ impl Search {
                 let Some(tier) = view.tier(position) else { return false };
                 let tool = catalogue.listed().get(position as usize);
                 let server = request.server.as_deref();
-                request.wants(tier)
-                    && server.is_none_or(|name| tool.is_some_and(|tool| tool.server.name == name))
+                let is_wanted = request.wants(tier)
+                    && server.is_none_or(|name| tool.is_some_and(|tool| tool.server.name == name));
+                let includes_sites = request.include_site_tools;
+                let is_open = |server| is_disclosed(server, &request.query, includes_sites);
+                is_wanted && tool.is_none_or(|tool| is_open(&tool.server))
             };
             let index = catalogue.index().await;
             let scope = view.search_scope(index);
@@ -168,6 +181,7 @@ impl Search {
             let design = Design { nearness: nearness.as_ref(), ..Design::default() };
             let found = index.search_with(design, scope, &request.query, request.limit, admit);
             total = found.total;
+            near = near_servers(catalogue.listed(), &found);
             let entries = found.hits.iter().filter_map(|hit| {
                 let tool = catalogue.listed().get(hit.document as usize)?;
                 let entry = match request.detail {
@@ -195,14 +209,11 @@ impl Search {
         json::escape_into(&mut out, &request.query);
         out.push_str(r#","usage_instructions":"#);
         let usage = usage(caller.settings.intent_declaration);
-        match (compact(request.detail), cut(left_out), missing.sentence()) {
-            (None, None, None) => json::escape_into(&mut out, usage),
-            (compact, cut, missing) => {
-                let sentences: Vec<String> =
-                    [Some(usage.to_owned()), compact, cut, missing].into_iter().flatten().collect();
-                json::escape_into(&mut out, &sentences.join(" "));
-            }
-        }
+        let notes =
+            [compact(request.detail), cut(left_out), nearly(&near), missing.sentence(), shortened(is_cut)];
+        let sentences: Vec<String> =
+            std::iter::once(usage.to_owned()).chain(notes.into_iter().flatten()).collect();
+        json::escape_into(&mut out, &sentences.join(" "));
         out.push('}');
         Ok((SearchResult { json: out, missing: missing.named, memory }, total))
     }
@@ -239,7 +250,45 @@ fn cut(left_out: usize) -> Option<String> {
     })
 }
 
+/// Returns the servers of tools that nearly matched and have no tool among the hits, the nearest first.
+fn near_servers(listed: &[Arc<Tool>], found: &Hits) -> Vec<String> {
+    let server = |document: u32| listed.get(document as usize).map(|tool| tool.server.name.as_str());
+    let hit: Vec<&str> = found.hits.iter().filter_map(|hit| server(hit.document)).collect();
+    let mut names: Vec<String> = Vec::new();
+    for name in found.nearly.iter().filter_map(|document| server(*document)) {
+        if names.len() < NEAR_NAMED_MAX && !hit.contains(&name) && !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+/// Returns the hint about servers whose tools nearly matched; `None` if there are none.
+fn nearly(servers: &[String]) -> Option<String> {
+    (!servers.is_empty()).then(|| {
+        format!(
+            "Tools of these servers nearly matched and are not listed: {}; search for a server's name to see its tools.",
+            servers.join(", ")
+        )
+    })
+}
+
+/// Returns the hint about a query that was cut; `None` if it was not.
+fn shortened(is_cut: bool) -> Option<String> {
+    is_cut.then(|| {
+        format!(
+            "Only the first {QUERY_BYTES_MAX} bytes of the query were searched for: a sentence is enough."
+        )
+    })
+}
+
 impl SearchRequest {
+    /// Returns the request as it is searched for: its query has at most [`QUERY_BYTES_MAX`] bytes.
+    fn searched(&self) -> SearchRequest {
+        let query = self.query.get(..self.query.floor_char_boundary(QUERY_BYTES_MAX)).unwrap_or_default();
+        SearchRequest { query: query.to_owned(), server: self.server.clone(), ..*self }
+    }
+
     fn wants(&self, tier: Tier) -> bool {
         (!self.read_only_only || tier == Tier::Read)
             && (!self.exclude_destructive || tier != Tier::Destructive)

@@ -68,12 +68,11 @@ impl Servers {
             return Err(own_approval(name.as_str()));
         }
         let id = ServerId(Uuid::now_v7());
-        let headers = match &request.headers {
-            Some(headers) => {
-                let url = place.url.as_deref().unwrap_or_default();
-                self.seal_headers(tenant, id, url, headers).await?
-            }
-            None => HeadersPatch::Clear,
+        let url = place.url.as_deref().unwrap_or_default();
+        let headers = match (&request.headers, &request.field_secrets) {
+            (_, Some(secrets)) => self.seal_fields(tenant, id, url, secrets).await?,
+            (Some(headers), None) => self.seal_headers(tenant, id, url, headers).await?,
+            (None, None) => HeadersPatch::Clear,
         };
         let new = NewServer {
             id,
@@ -81,6 +80,7 @@ impl Servers {
             kind: place.kind,
             url: place.url,
             command: place.command,
+            pages: place.pages,
             enabled: request.enabled.unwrap_or(true),
             quarantined: caller.role == Role::Operator || request.quarantined == Some(true),
             auto_approve: request.auto_approve.unwrap_or(false),
@@ -131,7 +131,8 @@ impl Servers {
     }
 
     fn as_of_now(&self, server: Server) -> ServerView {
-        as_of(server, clock::now(), self.options.connected_for)
+        let options = &self.options;
+        as_of(server, clock::now(), (options.connected_for, options.pages_connected_for))
     }
 
     /// Changes a server. A new address (other than its query) or command clears pins, and credentials unless they are kept
@@ -160,6 +161,7 @@ impl Servers {
             ..ServerPatch::default()
         };
         self.move_to(caller, &server, (change.url, change.command), &mut patch)?;
+        self.change_pages(&server, &change.pages, change.field_secrets.as_ref(), &mut patch)?;
         // a key in an IDE is used by an agent, whatever its role
         let is_trusted = caller.role != Role::Operator && !change.over_mcp;
         patch.quarantined = (patch.place_changed && !is_trusted).then_some(true);
@@ -185,13 +187,19 @@ impl Servers {
             None => patch.place_changed.then(|| server.relay().of_moved()),
         };
         if let Some(headers) = change.headers {
-            if server.kind == ServerKind::Stdio && !headers.is_empty() {
-                return Err(GatewayError::invalid("headers", "a server of kind stdio has no headers"));
+            if server.kind != ServerKind::Http && !headers.is_empty() {
+                let message = format!("a server of kind {} has no headers", server.kind.as_str());
+                return Err(GatewayError::invalid("headers", message));
             }
             let url = patch.url.as_deref().or(server.url.as_deref()).unwrap_or_default();
             let tenant = caller.tenant()?.id;
             patch.headers = Some(self.seal_headers(tenant, server.id(), url, &headers).await?);
             // the headers are sealed for the address that was read
+            patch.version = patch.version.or(Some(server.version));
+        } else if let Some(secrets) = change.field_secrets {
+            let url = patch.url.as_deref().or(server.url.as_deref()).unwrap_or_default();
+            let tenant = caller.tenant()?.id;
+            patch.headers = Some(self.seal_fields(tenant, server.id(), url, &secrets).await?);
             patch.version = patch.version.or(Some(server.version));
         } else if let Some(url) =
             patch.url.as_deref().filter(|_| change.keep_credentials && patch.place_changed)
@@ -317,7 +325,10 @@ impl Servers {
         let updated = self.store.update_server(tenant, server.id(), patch).await;
         let updated = updated.map_err(|e| GatewayError::from_store(e, "server"))?;
         self.tenants.refresh(tenant, RevisionKind::Catalogue).await;
-        let reaches_it_anew = patch.url.is_some() || patch.command.is_some() || patch.headers.is_some();
+        let reaches_it_anew = patch.url.is_some()
+            || patch.command.is_some()
+            || patch.headers.is_some()
+            || patch.pages.is_some();
         let lists = patch.enabled == Some(true) || patch.quarantined == Some(false) || reaches_it_anew;
         if lists {
             self.list_if_enabled(tenant, &updated).await;

@@ -153,7 +153,9 @@ impl Servers {
         right: Right,
     ) -> Result<Once, ListingError> {
         let before = self.store.tally(tenant, server.id(), server.version).await?;
-        match self.ask_for(connection, &doubt(&before, right)).await? {
+        let asked = self.ask_for(connection, &doubt(&before, right)).await;
+        self.keep_page_report(tenant, server, connection).await;
+        match asked? {
             Ok(found) => {
                 let applied = self.store_listing(tenant, server, (&found, before.tally), right).await?;
                 let is_overtaken = applied.is_overtaken;
@@ -223,8 +225,8 @@ impl Servers {
             return Ok(applied);
         }
         if applied.is_connected && server.connection != ConnectionState::Connected {
-            let (era, tools) = (era.as_str(), listing.entries.len());
-            self.log_server(tenant, server.id(), &format!("connected, {era} era, {tools} tools"));
+            let (revisions, tools) = (era.revisions(), listing.entries.len());
+            self.log_server(tenant, server.id(), &format!("connected, MCP {revisions}, {tools} tools"));
         }
         if let Some(remark) = applied.remark.as_ref().filter(|now| server.last_error.as_ref() != Some(now)) {
             self.log_server(tenant, server.id(), remark);

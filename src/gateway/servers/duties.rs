@@ -8,7 +8,8 @@ use crate::store::Server;
 
 /// Refuses an operator who is the person that added the server, or last moved it.
 ///
-/// Compares with that person as recorded then and, while its key lives, as known now: a key's owner may be named later.
+/// Compares with that person as recorded then and, while its key or a rotation of it lives, as known now: an owner may be named
+/// later.
 ///
 /// # Errors
 /// [`GatewayError::Forbidden`], also if the person is unknown: then an admin has to decide.
@@ -16,8 +17,10 @@ pub(in crate::gateway) fn forbid_own(caller: &Caller, server: &Server) -> Result
     if caller.role != Role::Operator {
         return Ok(());
     }
-    let now = server.added_by.and_then(|key| caller.person_of(KeyId(key)));
-    let mut adders = server.adder().into_iter().chain(now).peekable();
+    let then = server.adder();
+    let root = then.as_ref().and_then(|adder| adder.root);
+    let now = server.added_by.map(KeyId).map(|key| caller.persons_of(key, root.unwrap_or(key)));
+    let mut adders = then.into_iter().chain(now.into_iter().flatten()).peekable();
     if adders.peek().is_none() {
         return Err(GatewayError::Forbidden(format!(
             "It is not known any more who added server '{}'. An admin has to decide.",

@@ -7,9 +7,14 @@ use chrono::{DateTime, Utc};
 use crate::domain::server::ConnectionState;
 use crate::store::Server;
 
-/// Returns a server as of `now`: it is disconnected after `connected_for` without a sign of life, even if the row does not
-/// say so yet.
-pub(super) fn as_of(mut server: Server, now: DateTime<Utc>, connected_for: Duration) -> Server {
+/// Returns a server as of `now`: it is disconnected after `connected_for` without a sign of life, web pages after
+/// `pages_connected_for`, even if the row does not say so yet.
+pub(super) fn as_of(
+    mut server: Server,
+    now: DateTime<Utc>,
+    (connected_for, pages_connected_for): (Duration, Duration),
+) -> Server {
+    let connected_for = if server.web_page.is_some() { pages_connected_for } else { connected_for };
     let is_old = |at| now.signed_duration_since(at).to_std().unwrap_or_default() > connected_for;
     if server.connection == ConnectionState::Connected && server.last_ok_at.is_none_or(is_old) {
         server.connection = ConnectionState::Disconnected.into();
@@ -39,7 +44,8 @@ mod tests {
             (Unknown, Some(1000), Unknown),
             (Disconnected, Some(1000), Disconnected),
         ] {
-            let shown = as_of(server(stored, last_ok_s), now, Duration::from_secs(60));
+            let shown =
+                as_of(server(stored, last_ok_s), now, (Duration::from_secs(60), Duration::from_secs(9)));
             assert_eq!(shown.connection, expected, "{stored:?} {last_ok_s:?}");
         }
     }

@@ -7,6 +7,7 @@ mod freshness;
 mod logs;
 mod master_keys;
 mod offer_pins;
+mod pages;
 mod pins;
 mod place;
 mod requests;

@@ -5,6 +5,7 @@ use super::requests::{ServerChange, ServerRequest};
 use crate::domain::server_kind::ServerKind;
 use crate::domain::server_url::{ServerPlace, is_masked};
 use crate::domain::tenant::Role;
+use crate::domain::web_page::settings::PageSettings;
 use crate::gateway::GatewayError;
 use crate::gateway::tenants::Caller;
 use crate::store::{Server, ServerPatch};
@@ -14,6 +15,7 @@ pub(super) struct NewPlace {
     pub(super) kind: ServerKind,
     pub(super) url: Option<String>,
     pub(super) command: Option<String>,
+    pub(super) pages: Option<PageSettings>,
 }
 
 /// Checks whether a change may keep the server's credentials, if it asks for that.
@@ -45,7 +47,25 @@ impl Servers {
         caller: &Caller,
         request: &ServerRequest,
     ) -> Result<NewPlace, GatewayError> {
-        match ServerKind::parse(&request.kind) {
+        let kind = ServerKind::parse(&request.kind);
+        if kind != Some(ServerKind::WebPage) {
+            self.no_pages(&request.kind, &request.pages, request.field_secrets.as_ref())?;
+        }
+        match kind {
+            Some(kind @ ServerKind::WebPage) => {
+                let has_headers = request.headers.as_ref().is_some_and(|headers| !headers.is_empty());
+                let foreign = [
+                    ("url", request.url.is_some()),
+                    ("command", request.command.is_some()),
+                    ("headers", has_headers),
+                ];
+                if let Some((field, _)) = foreign.into_iter().find(|(_, is_there)| *is_there) {
+                    let message = format!("a server of kind web_page has no {field}: name its pages");
+                    return Err(GatewayError::invalid(field, message));
+                }
+                let pages = self.new_pages(&request.pages, request.field_secrets.as_ref())?;
+                Ok(NewPlace { kind, url: pages.pages.first().cloned(), command: None, pages: Some(pages) })
+            }
             Some(kind @ ServerKind::Http) => {
                 if request.command.is_some() {
                     return Err(GatewayError::invalid("command", "a server of kind http has no command"));
@@ -54,7 +74,7 @@ impl Servers {
                 let url =
                     url.ok_or_else(|| GatewayError::invalid("url", "a server of kind http needs a url"))?;
                 self.check_url(&url)?;
-                Ok(NewPlace { kind, url: Some(url), command: None })
+                Ok(NewPlace { kind, url: Some(url), command: None, pages: None })
             }
             Some(kind @ ServerKind::Stdio) => {
                 let has_headers = request.headers.as_ref().is_some_and(|headers| !headers.is_empty());
@@ -67,7 +87,7 @@ impl Servers {
                 }
                 let command = request.command.clone().ok_or_else(|| self.no_command(caller))?;
                 self.check_command(caller, &command)?;
-                Ok(NewPlace { kind, url: None, command: Some(command) })
+                Ok(NewPlace { kind, url: None, command: Some(command), pages: None })
             }
             Some(ServerKind::Unknown(_)) | None => {
                 let names = ServerKind::NAMES.join(" or ");
@@ -90,7 +110,8 @@ impl Servers {
         }
         if let Some(url) = url {
             if server.kind != ServerKind::Http {
-                return Err(GatewayError::invalid("url", "a server of kind stdio has no url"));
+                let message = format!("a server of kind {} has no url", server.kind.as_str());
+                return Err(GatewayError::invalid("url", message));
             }
             self.check_url(&url)?;
             patch.place_changed = ServerPlace::of(&url) != server.url.as_deref().and_then(ServerPlace::of);
@@ -98,7 +119,8 @@ impl Servers {
         }
         if let Some(command) = command {
             if server.kind != ServerKind::Stdio {
-                return Err(GatewayError::invalid("command", "a server of kind http has no command"));
+                let message = format!("a server of kind {} has no command", server.kind.as_str());
+                return Err(GatewayError::invalid("command", message));
             }
             self.check_command(caller, &command)?;
             patch.place_changed |= server.command.as_ref() != Some(&command);

@@ -2,14 +2,15 @@
 
 use serde_json::{Map, Value};
 
-use crate::gateway::credentials::Headers;
+use crate::domain::web_page::settings::PageSettingsPatch;
+use crate::gateway::credentials::{FieldSecrets, Headers};
 
 /// Request to add a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerRequest {
     /// Name of the server, unique in its tenant.
     pub name: String,
-    /// `http` or `stdio`.
+    /// `http`, `stdio` or `web_page`.
     pub kind: String,
     /// URL of the server, for `http`.
     pub url: Option<String>,
@@ -25,6 +26,10 @@ pub struct ServerRequest {
     pub relay: Option<Map<String, Value>>,
     /// Headers of requests to the server; none if absent.
     pub headers: Option<Headers>,
+    /// Settings of web pages, for `web_page`.
+    pub pages: PageSettingsPatch,
+    /// Secrets for fields of web pages; none if absent.
+    pub field_secrets: Option<FieldSecrets>,
     /// True to start in quarantine; servers added by operators always do.
     pub quarantined: Option<bool>,
 }
@@ -46,6 +51,10 @@ pub struct ServerChange {
     pub relay: Option<Map<String, Value>>,
     /// Headers of requests to the server, which replace all former ones; an empty set removes them.
     pub headers: Option<Headers>,
+    /// New settings of web pages.
+    pub pages: PageSettingsPatch,
+    /// Secrets for fields of web pages, which replace all former ones; an empty set removes them.
+    pub field_secrets: Option<FieldSecrets>,
     /// True to keep the credentials at a new URL; only admins may.
     pub keep_credentials: bool,
     /// Expected version of the server; `None` skips the check.
@@ -58,6 +67,7 @@ impl ServerChange {
     /// Returns whether the change causes a listing, or may change what the server offers.
     pub(super) fn reaches_it_anew(&self) -> bool {
         let is_called_otherwise = self.url.is_some() || self.command.is_some() || self.headers.is_some();
-        self.enabled == Some(true) || is_called_otherwise
+        let is_read_otherwise = self.pages.changes_tools() || self.field_secrets.is_some();
+        self.enabled == Some(true) || is_called_otherwise || is_read_otherwise
     }
 }

@@ -6,7 +6,7 @@ use crate::domain::origin::Origin;
 use crate::domain::seal::{self, Place};
 use crate::domain::server_url::without_query;
 use crate::gateway::GatewayError;
-use crate::gateway::credentials::{Headers, Opener, data_key, random, unsealable};
+use crate::gateway::credentials::{FieldSecrets, Headers, Opener, data_key, random, unsealable};
 use crate::store::{HeadersPatch, SealedHeaders, Server};
 
 impl Servers {
@@ -23,6 +23,21 @@ impl Servers {
         }
         let text = headers.to_sealable().ok_or(GatewayError::Unavailable)?;
         self.seal_text(tenant, server, url, headers.names(), &text).await
+    }
+
+    /// Seals secrets for the fields of pages, the first of which is at `url`. An empty set clears the stored ones.
+    pub(super) async fn seal_fields(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        url: &str,
+        secrets: &FieldSecrets,
+    ) -> Result<HeadersPatch, GatewayError> {
+        if secrets.is_empty() {
+            return Ok(HeadersPatch::Clear);
+        }
+        let text = secrets.to_sealable().ok_or(GatewayError::Unavailable)?;
+        self.seal_text(tenant, server, url, secrets.names(), &text).await
     }
 
     /// Seals the present headers of `server` for the new address `url`.

@@ -6,10 +6,13 @@
 
 mod levels;
 mod news;
+mod streams;
+mod turns;
 mod watches;
 mod watching;
 
 pub use self::news::{ResourceNews, UpdatesDue};
+pub use self::streams::SessionStreamHold;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,6 +24,8 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
 use self::levels::Levels;
+use self::streams::SessionStreams;
+use self::turns::WriteTurns;
 use self::watches::Watches;
 use super::Ground;
 use super::catalog::{Catalog, ServerEntry, ViewKey};
@@ -30,7 +35,7 @@ use crate::domain::refusal::{Code, Refusal};
 use crate::domain::relay::LogLevel;
 use crate::domain::tenant::Action;
 use crate::domain::tool::PinState;
-use crate::store::{SessionNotice, SessionOf, Store, StoreError};
+use crate::store::{KEY_SESSIONS_MAX, SessionNotice, SessionOf, Store, StoreError, WishOutcome};
 use crate::upstream::{Pool, URI_BYTES_MAX};
 
 /// Most reads of wishes for streams at the same time: many streams may come back at once.
@@ -49,10 +54,11 @@ pub struct ClientSessions {
     upstreams: Arc<Pool>,
     levels: Levels,
     reads: Semaphore,
-    writes: Semaphore,
+    writes: WriteTurns,
     watches: Arc<Watches>,
-    /// Streams of sessions that this replica serves.
+    /// Streams of this replica that follow the subscriptions of their sessions.
     followed: Mutex<HashMap<SessionKey, Vec<Arc<StreamLine>>>>,
+    streams: Mutex<SessionStreams>,
 }
 
 /// Line to one stream, by which it learns that there is news for it.
@@ -79,8 +85,9 @@ impl ClientSessions {
             upstreams,
             levels: Levels::default(),
             reads: Semaphore::new(READS_MAX),
-            writes: Semaphore::new(WRITES_MAX),
+            writes: WriteTurns::new(WRITES_MAX),
             followed: Mutex::default(),
+            streams: Mutex::default(),
         }
     }
 
@@ -116,16 +123,19 @@ impl ClientSessions {
     /// Stores the log level of a session.
     ///
     /// # Errors
-    /// A refusal if the database cannot store it now.
+    /// A refusal if the key has too many sessions, or the database cannot store it now.
     pub async fn set_log_level(
         &self,
         caller: &Caller,
         session: &str,
         level: LogLevel,
     ) -> Result<(), Refusal> {
-        let _turn = self.writes.acquire().await;
+        let _turn = self.writes.take(caller.tenant_id()).await;
         let stored = self.store.set_log_level(session_of(caller, session), level).await;
-        stored.map_err(|error| unstored(caller, &error))
+        match stored.map_err(|error| unstored(caller, &error))? {
+            WishOutcome::KeyFull => Err(too_many_sessions()),
+            WishOutcome::Stored | WishOutcome::SessionFull => Ok(()),
+        }
     }
 
     /// Ends a session's subscription to a resource, if there is one.
@@ -137,7 +147,7 @@ impl ClientSessions {
         if uri.len() > URI_BYTES_MAX || uri.contains('\0') {
             return Ok(());
         }
-        let _turn = self.writes.acquire().await;
+        let _turn = self.writes.take(caller.tenant_id()).await;
         let stored = self.store.unsubscribe_session(session_of(caller, session), uri).await;
         stored.map_err(|error| unstored(caller, &error))
     }
@@ -149,14 +159,18 @@ impl ClientSessions {
         session: &str,
         uri: &str,
     ) -> Result<bool, Refusal> {
-        let _turn = self.writes.acquire().await;
+        let _turn = self.writes.take(caller.tenant_id()).await;
         let stored = self.store.subscribe_session(session_of(caller, session), uri).await;
-        stored.map_err(|error| unstored(caller, &error))
+        match stored.map_err(|error| unstored(caller, &error))? {
+            WishOutcome::Stored => Ok(true),
+            WishOutcome::SessionFull => Ok(false),
+            WishOutcome::KeyFull => Err(too_many_sessions()),
+        }
     }
 
     /// Deletes the wishes of a session that its client ended. If that fails, they go a day later.
     pub async fn end(&self, caller: &Caller, session: &str) {
-        let _turn = self.writes.acquire().await;
+        let _turn = self.writes.take(caller.tenant_id()).await;
         if let Err(error) = self.store.end_session(session_of(caller, session)).await {
             tracing::debug!(tenant = %caller.tenant_id(), %error, "the wishes of a session are left to expire");
         }
@@ -166,6 +180,7 @@ impl ClientSessions {
     pub(in crate::gateway) fn heard(&self, notice: SessionNotice) {
         let key = (notice.tenant, notice.session);
         self.levels.forget(&key);
+        self.streams.lock().wishes_changed(&key);
         if let Some(lines) = self.followed.lock().get(&key) {
             lines.iter().for_each(|line| line.wishes_changed());
         }
@@ -175,18 +190,6 @@ impl ClientSessions {
     pub(in crate::gateway) fn deaf(&self) {
         self.levels.forget_all();
         self.followed.lock().values().flatten().for_each(|line| line.wishes_changed());
-    }
-
-    /// Notes in the database that the sessions with a stream here are alive.
-    pub(in crate::gateway) async fn touch_followed(&self) -> Result<(), StoreError> {
-        let mut by_tenant: HashMap<TenantId, Vec<String>> = HashMap::new();
-        for (tenant, session) in self.followed.lock().keys() {
-            by_tenant.entry(*tenant).or_default().push(session.clone());
-        }
-        for (tenant, sessions) in by_tenant {
-            self.store.touch_sessions(tenant, &sessions).await?;
-        }
-        Ok(())
     }
 
     fn follow_session(&self, key: &SessionKey, line: &Arc<StreamLine>) {
@@ -221,6 +224,14 @@ pub(in crate::gateway) fn readable(
 
 fn session_of<'a>(caller: &Caller, session: &'a str) -> SessionOf<'a> {
     SessionOf { tenant: caller.tenant_id(), key: caller.key, id: session }
+}
+
+fn too_many_sessions() -> Refusal {
+    let text = format!(
+        "This key has {KEY_SESSIONS_MAX} other sessions with subscriptions or a log level, and all of them are connected; end \
+         one of them first"
+    );
+    Refusal::new(Code::Overloaded, text)
 }
 
 fn unstored(caller: &Caller, error: &StoreError) -> Refusal {

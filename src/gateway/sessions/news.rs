@@ -141,12 +141,6 @@ impl ResourceNews {
         match read.unwrap_or_else(|_| Err(StoreError::Down("it was slow".to_owned()))) {
             Ok(wishes) => {
                 self.read_at = None;
-                if !wishes.uris.is_empty() {
-                    let touched = self.sessions.store.touch_sessions(*tenant, std::slice::from_ref(session));
-                    if let Err(error) = touched.await {
-                        tracing::debug!(%tenant, %error, "a session's sign of life could not be written");
-                    }
-                }
                 self.uris = wishes.uris;
                 self.chosen = None;
             }
@@ -217,5 +211,60 @@ impl Drop for ResourceNews {
         if let Some((key, _)) = &self.session {
             self.sessions.unfollow_session(key, &self.line);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::Ground;
+    use crate::gateway::sessions::watches::tests::server;
+    use crate::gateway::tenants::example_caller;
+
+    /// Wishes of sessions without a database, where each tenant has one watch.
+    fn sessions() -> Arc<ClientSessions> {
+        Arc::new(ClientSessions::new(&Ground::example()))
+    }
+
+    #[tokio::test]
+    async fn a_stream_whose_last_subscription_is_gone_waits_for_nothing() {
+        let caller = example_caller();
+        let mut news = sessions().follow_uris(Vec::new());
+        let now = Instant::now();
+        // a resource was short of a watch, and is not wanted any more
+        news.choose_at = Some(now);
+        assert_eq!(news.due(&caller, now), UpdatesDue::At(now));
+        news.catch_up(&caller).await;
+        assert_eq!(news.due(&caller, Instant::now()), UpdatesDue::Nothing);
+    }
+
+    #[tokio::test]
+    async fn a_resource_without_a_free_watch_is_tried_again() {
+        let uris = ["a://1", "a://2"].map(str::to_owned);
+        let route = |at: usize| (uris[at].clone(), Arc::new(server(1, at as u128, 1)));
+        let mut news = sessions().follow_uris(uris.to_vec());
+        news.choose(&HashMap::from([route(0), route(1)]));
+        assert!(news.watched.len() == 1 && news.choose_at.is_some_and(|at| at > Instant::now()));
+        // the other one is wanted no more, and gives its watch back
+        let held = usize::from(news.watched.contains_key(&uris[1]));
+        news.choose(&HashMap::from([route(1 - held)]));
+        news.choose(&HashMap::from([route(1 - held)]));
+        assert_eq!(news.choose_at, None);
+        assert!(news.watched.contains_key(&uris[1 - held]));
+    }
+
+    #[tokio::test]
+    async fn watches_are_chosen_again_when_their_time_has_come() {
+        let caller = example_caller();
+        let mut news = sessions().follow_uris(vec!["a://1".to_owned()]);
+        news.catch_up(&caller).await;
+        assert!(news.chosen.is_some());
+        let at = Instant::now() + RETRY;
+        news.choose_at = Some(at);
+        news.catch_up(&caller).await;
+        assert_eq!(news.choose_at, Some(at), "not yet");
+        news.choose_at = Some(Instant::now());
+        news.catch_up(&caller).await;
+        assert_eq!(news.choose_at, None);
     }
 }

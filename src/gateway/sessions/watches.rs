@@ -230,29 +230,15 @@ fn key_of(server: &ServerEntry) -> WatchKey {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
+pub(super) mod tests {
     use uuid::Uuid;
 
     use super::*;
     use crate::domain::relay::Relay;
-    use crate::upstream::{BreakerRules, Credential, Egress, HttpServer, Limits, Upstream};
+    use crate::gateway::example::limits;
+    use crate::upstream::{Credential, Egress, HttpServer, Upstream};
 
-    fn server(tenant: u128, number: u128, version: i64) -> ServerEntry {
-        let second = Duration::from_secs(1);
-        let limits = Limits {
-            concurrency: 1,
-            queue: 1,
-            queue_wait: second,
-            breaker: BreakerRules { failures_max: 1, rest_min: second, rest_max: second },
-            connections: 1,
-            connect_timeout: second,
-            call_timeout: second,
-            listing_timeout: second,
-            idle_timeout: second,
-            response_bytes_max: 1,
-        };
+    pub fn server(tenant: u128, number: u128, version: i64) -> ServerEntry {
         // never reached: loopback is refused
         let http = HttpServer {
             url: "http://127.0.0.1:1/".to_owned(),
@@ -274,7 +260,7 @@ mod tests {
                 version,
                 upstream,
                 era: None,
-                limits,
+                limits: limits(),
                 relay: Relay::NOTHING,
             },
         }

@@ -66,7 +66,7 @@ impl Tenants {
                 || is_another(&Person::PLATFORM);
             if !is_approved {
                 unapproved.push(key);
-            } else if !deciders.iter().any(|decider| decider.key != key.key) {
+            } else if !deciders.iter().any(|decider| decider.person.root != key.person.root) {
                 unanswered.push(key);
             }
         }

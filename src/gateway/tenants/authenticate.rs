@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 
 use super::Tenants;
 use super::live::LiveTenant;
@@ -53,7 +52,7 @@ impl Tenants {
             return Err(AuthError::Unavailable);
         }
         let hash = hash_key(secret);
-        if bool::from(hash.ct_eq(&self.options.bootstrap_hash)) {
+        if self.options.bootstrap.is(&hash) {
             let caller = self.platform_caller(tenant).await?;
             return if self.is_behind(&caller) { Err(AuthError::Unavailable) } else { Ok(caller) };
         }
@@ -180,6 +179,7 @@ impl Tenants {
         Caller {
             tenant: live.map(Arc::clone),
             key: None,
+            key_name: self.options.bootstrap.name().map(str::to_owned),
             owner: PLATFORM_TENANT.to_owned(),
             person: Person::PLATFORM,
             role: Role::Platform,

@@ -1,5 +1,7 @@
 //! API keys, and settings of keys and tenants.
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
@@ -14,7 +16,7 @@ use crate::domain::tenant::{Action, Role};
 use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::live::access::Caller;
-use crate::store::{ApiKey, KeyPatch, NewApiKey, RevisionKind};
+use crate::store::{ApiKey, KeyPatch, KeyRotation, NewApiKey, RevisionKind, RotatedKey};
 
 /// Characters of a key that stay visible: the prefix and a few of the random part.
 const VISIBLE_CHARS: usize = 12;
@@ -45,6 +47,17 @@ pub struct KeyCreated {
     pub key: ApiKey,
     /// Secret of the key.
     pub secret: String,
+}
+
+/// A key that was replaced: its successor, and its end.
+#[derive(Debug)]
+pub struct KeyRotated {
+    /// New key with its secret.
+    pub created: KeyCreated,
+    /// Time when the old key ends.
+    pub ends_at: DateTime<Utc>,
+    /// Number of remembered decisions about calls of other keys that end with the old key, which gave them.
+    pub grants_ended: i64,
 }
 
 fn setting_error(error: SettingError) -> GatewayError {
@@ -102,7 +115,8 @@ impl Tenants {
             hash: hash_key(&secret),
             settings: request.settings,
             expires_at: request.expires_at,
-            created_by: caller.key,
+            created_by: caller.person.root,
+            rotated_root: None,
             quotas: self.options.quotas,
         };
         let key = self
@@ -112,6 +126,37 @@ impl Tenants {
             .map_err(|e| GatewayError::from_store(e, "tenant"))?;
         self.refresh(tenant.id, RevisionKind::Access).await;
         Ok(KeyCreated { key, secret })
+    }
+
+    /// Replaces a key by a new one with the same role, name, owner, expiry, settings and policy, and the
+    /// remembered decisions about its calls. The old one ends after `overlap_s` seconds.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] without a tenant, [`GatewayError::NotFound`],
+    /// [`GatewayError::Conflict`] for a key that has ended or has a successor, [`GatewayError::Limit`] for a used-up quota, or
+    /// [`GatewayError::Unavailable`].
+    pub async fn rotate_key(
+        &self,
+        caller: &Caller,
+        key: KeyId,
+        overlap_s: u32,
+    ) -> Result<KeyRotated, GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let tenant = caller.tenant()?;
+        let (secret, now) = (new_secret()?, clock::now());
+        let rotation = KeyRotation {
+            prefix: secret.chars().take(VISIBLE_CHARS).collect(),
+            hash: hash_key(&secret),
+            now,
+            ends_at: now + Duration::from_secs(overlap_s.into()),
+            created_by: caller.person.root,
+            quotas: self.options.quotas,
+        };
+        let rotated = self.store.rotate_key(tenant.id, key, &rotation).await;
+        let RotatedKey { successor, ends_at, grants_ended } =
+            rotated.map_err(|e| GatewayError::from_store(e, "key"))?;
+        self.refresh(tenant.id, RevisionKind::Access).await;
+        Ok(KeyRotated { created: KeyCreated { key: successor, secret }, ends_at, grants_ended })
     }
 
     /// Returns a page of keys in id order, after the id `after`.

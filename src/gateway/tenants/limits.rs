@@ -46,6 +46,7 @@ pub(in crate::gateway) enum Shed {
 #[derive(Debug)]
 pub(in crate::gateway) struct Sheds {
     pub(in crate::gateway) tenant: TenantId,
+    pub(in crate::gateway) key_name: Option<String>,
     pub(in crate::gateway) owner: String,
     pub(in crate::gateway) first: DateTime<Utc>,
     /// Number of attempts over the limit that kept a record of their own.
@@ -179,6 +180,7 @@ impl RateLimits {
         }
         Some(change(sheds.entry(key).or_insert_with(|| Sheds {
             tenant: caller.tenant_id(),
+            key_name: caller.key_name.clone(),
             owner: caller.owner.clone(),
             first: at,
             evidence: 0,

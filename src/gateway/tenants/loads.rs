@@ -8,11 +8,20 @@ use super::Tenants;
 use super::live::LiveTenant;
 use super::live::access::Access;
 use crate::domain::id::TenantId;
-use crate::gateway::catalog::Catalog;
+use crate::gateway::catalog::{Catalog, ServerEntry};
 use crate::store::{Change, RevisionKind, StoreError};
 
 /// Shortest pause between two snapshots of a tenant that notices of changes cause.
 const RELOAD_PAUSE: Duration = Duration::from_millis(50);
+
+/// Rows of a catalogue that replace a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Newer {
+    /// Rows of a later revision.
+    Only,
+    /// Rows of the same revision as well, since something besides them has changed.
+    OrSame,
+}
 
 impl Tenants {
     /// Makes a tenant live, and loads it if it is not loaded yet.
@@ -70,7 +79,27 @@ impl Tenants {
             return Ok(());
         }
         let _permit = self.live.reloads.acquire().await;
-        self.load_catalogue(live).await
+        self.load_catalogue(live, Newer::Only).await
+    }
+
+    /// Applies other programs of the deployment: servers that run one get it with a new snapshot, and what ran before
+    /// ends with its last call. Programs of tenants without a snapshot here end and start again when they are needed.
+    pub(in crate::gateway) async fn programs_changed(&self) -> Result<(), StoreError> {
+        for live in self.live.all() {
+            // also waits for a first snapshot that may still be made with the programs of before
+            let _one_at_a_time = live.reloading_catalogue.lock().await;
+            let runs_here = |server: &Arc<ServerEntry>| server.target.upstream.is_run_here();
+            if live.catalogue().servers().iter().any(runs_here) {
+                let _permit = self.live.reloads.acquire().await;
+                self.load_catalogue(&live, Newer::OrSame).await?;
+            }
+        }
+        for tenant in self.upstreams.tenants() {
+            if self.live.get(TenantId(tenant)).is_none() {
+                self.upstreams.keep_programs_of(tenant, &HashMap::new());
+            }
+        }
+        Ok(())
     }
 
     async fn load_access(&self, live: &Arc<LiveTenant>) -> Result<(), StoreError> {
@@ -119,7 +148,7 @@ impl Tenants {
         self.upstreams.forget_tenant(live.id.0);
     }
 
-    async fn load_catalogue(&self, live: &Arc<LiveTenant>) -> Result<(), StoreError> {
+    async fn load_catalogue(&self, live: &Arc<LiveTenant>, newer: Newer) -> Result<(), StoreError> {
         let rows = match self.store.load_catalogue(live.id).await {
             Err(StoreError::NotFound) => {
                 self.end(live);
@@ -127,7 +156,8 @@ impl Tenants {
             }
             other => other?,
         };
-        if rows.rev <= live.rev(RevisionKind::Catalogue) {
+        let known = live.rev(RevisionKind::Catalogue);
+        if rows.rev < known || (rows.rev == known && newer == Newer::Only) {
             return Ok(());
         }
         let old = live.catalogue();

@@ -10,6 +10,7 @@ mod listening;
 mod live;
 mod loads;
 mod memory;
+mod offered;
 mod policies;
 mod strangers;
 mod suspension;
@@ -19,7 +20,7 @@ mod uses;
 pub use self::administer::QuotaView;
 pub use self::answers::{AskingKeys, NamedKeys};
 pub use self::authenticate::AuthError;
-pub use self::keys::{KeyCreated, KeyRequest};
+pub use self::keys::{KeyCreated, KeyRequest, KeyRotated};
 pub use self::listening::{Heard, Listening, Topic};
 pub use self::live::LiveTenant;
 pub use self::live::access::{Access, Caller, SUSPENDED};
@@ -31,6 +32,7 @@ pub use self::policies::PolicyView;
 pub(in crate::gateway) use self::embedded::Embedded;
 pub(in crate::gateway) use self::limits::{Shed, Sheds};
 pub(in crate::gateway) use self::suspension::SuspendedRequests;
+pub(in crate::gateway) use self::uses::AuthFailures;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -81,3 +83,6 @@ impl Tenants {
         }
     }
 }
+
+#[cfg(test)]
+pub(in crate::gateway) use self::live::access::tests::caller as example_caller;

@@ -18,7 +18,7 @@ pub struct PolicyView {
     pub mode: PolicyMode,
     /// Rules as they were written, a JSON array.
     pub rules: String,
-    /// Warnings about rules that can never match, or match no known tool.
+    /// Warnings about rules that can never match, match no known tool, or whose asks reach nobody or need a weak answer.
     pub warnings: Vec<String>,
 }
 
@@ -45,7 +45,8 @@ impl Tenants {
         let Some(PolicyVersion { version, rules, .. }) = stored else {
             return Ok(PolicyView { version: 0, mode, rules: "[]".to_owned(), warnings: Vec::new() });
         };
-        let warnings = self.upstreams.in_turn(tenant.0, || warnings(caller, &rules)).await;
+        let has_webhook = self.store.get_webhook(tenant).await.map_err(store)?.is_some();
+        let warnings = self.upstreams.in_turn(tenant.0, || warnings(caller, &rules, has_webhook)).await;
         Ok(PolicyView { version, mode, rules, warnings })
     }
 
@@ -125,13 +126,13 @@ fn conflict(replaces: i64, there: i64, key: Option<KeyId>) -> String {
     )
 }
 
-fn warnings(caller: &Caller, rules: &str) -> Vec<String> {
+fn warnings(caller: &Caller, rules: &str, has_webhook: bool) -> Vec<String> {
     let Ok(rules) = RuleSet::parse(rules) else {
         return vec!["This release cannot read the stored rules, so every call is denied.".to_owned()];
     };
     let catalogue = caller.catalogue();
     let known: Vec<&str> = catalogue.iter().flat_map(|catalogue| catalogue.tool_names()).collect();
-    rules.warnings(&known)
+    rules.warnings(&known, has_webhook)
 }
 
 #[cfg(test)]

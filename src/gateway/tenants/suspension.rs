@@ -18,6 +18,7 @@ const KEYS_MAX: usize = 100_000;
 #[derive(Debug)]
 pub(in crate::gateway) struct SuspendedRequests {
     pub(in crate::gateway) tenant: TenantId,
+    pub(in crate::gateway) key_name: Option<String>,
     pub(in crate::gateway) owner: String,
     pub(in crate::gateway) first: DateTime<Utc>,
     pub(in crate::gateway) count: u64,
@@ -37,6 +38,7 @@ impl Suspensions {
         }
         let new = || SuspendedRequests {
             tenant: caller.tenant_id(),
+            key_name: caller.key_name.clone(),
             owner: caller.owner.clone(),
             first: now,
             count: 0,

@@ -12,7 +12,7 @@ use crate::domain::backoff::{Backoff, chance, jittered};
 use crate::domain::id::TenantId;
 use crate::gateway::life::sleep_or_stop;
 use crate::gateway::tenants::LiveTenant;
-use crate::store::{Change, Misled, Notice, RevisionKind, StoreError};
+use crate::store::{Change, Notice, RevisionKind, StoreError};
 
 /// First backoff between attempts to listen; doubles up to [`LISTEN_RETRY_MAX`]. Changes meanwhile are found by the poll.
 const LISTEN_RETRY_MIN: Duration = Duration::from_millis(250);
@@ -42,8 +42,11 @@ impl Upkeep {
                     if let Some(since) = deaf_since.take() {
                         self.tenants.live.lookups.keys_changed();
                         self.tenants.live.all().iter().for_each(|live| live.fanout.gap(since));
+                        let upkeep = Arc::clone(&self);
+                        tokio::spawn(async move { upkeep.follow_reload().await });
                     }
                     self.sessions.deaf();
+                    self.consent.deaf();
                     loop {
                         let notice = tokio::select! {
                             () = self.life.stop.cancelled() => return,
@@ -60,7 +63,15 @@ impl Upkeep {
                             Some(Notice::Reply(notice)) => self.mailbox.heard(notice),
                             Some(Notice::Session(notice)) => self.sessions.heard(notice),
                             Some(Notice::Turn(notice)) => self.calls.turn_ended(&notice),
-                            Some(Notice::Misled(notice)) => self.tell_misled(&notice),
+                            Some(Notice::Misled(notice)) => {
+                                let upkeep = Arc::clone(&self);
+                                tokio::spawn(async move { upkeep.tenants.heard_misled(notice).await });
+                            }
+                            Some(Notice::Reload(notice)) if notice.replica == self.replica => {}
+                            Some(Notice::Reload(_)) => {
+                                let upkeep = Arc::clone(&self);
+                                tokio::spawn(async move { upkeep.follow_reload().await });
+                            }
                             Some(Notice::Change(change)) => {
                                 self.streams.changed(change.kind);
                                 let upkeep = Arc::clone(&self);
@@ -74,12 +85,6 @@ impl Upkeep {
             if sleep_or_stop(backoff.jittered(chance()), &self.life.stop).await {
                 return;
             }
-        }
-    }
-
-    fn tell_misled(&self, notice: &Misled) {
-        if let Some(live) = self.tenants.live.get(notice.tenant) {
-            live.fanout.tell_misled(notice.keys.as_deref());
         }
     }
 

@@ -8,6 +8,7 @@ mod embed;
 mod programs;
 mod purge;
 mod relist;
+mod reload;
 mod removed;
 mod retention;
 mod schedule;
@@ -34,24 +35,26 @@ use super::{
 };
 use crate::domain::backoff::{chance, jittered};
 use crate::domain::id::ReplicaId;
-use crate::store::{Change, Store, StoreError};
+use crate::store::{Change, REPLICA_GONE_AFTER_S, Store, StoreError};
 use crate::upstream::Pool;
 
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// Interval of the revision poll. If all notices are lost, changes are delayed by at most this.
 const POLL: Duration = Duration::from_secs(2);
 const SWEEP: Duration = Duration::from_secs(5);
-/// A replica silent for this long is dead: its open records are closed as `unknown` (behaviour, section 9).
-const DEAD_AFTER_S: f64 = 30.0;
 /// Age from which an open record of this replica without a running call counts as left by a commit of unknown outcome.
 const ORPHAN_AFTER_S: f64 = 10.0;
 const SWEEP_BATCH: i64 = 500;
+/// Interval between searches for events that no webhook is told of any more.
+const LOSE: Duration = Duration::from_secs(2);
 /// Interval between searches for data keys that only a retired master key wraps.
 const REWRAP: Duration = Duration::from_secs(3600);
 /// Interval at which the replica in charge of servers renews its lease, and the others try to take it.
 pub(super) const LEASE: Duration = Duration::from_secs(2);
-/// Interval at which sessions with an open stream count as seen.
-const TOUCH: Duration = Duration::from_secs(3600);
+/// Interval at which sessions with an open stream are noted: a third of the time for which the note holds.
+const STREAMS: Duration = Duration::from_secs(30);
+/// Interval at which sessions are noted whose first stream has begun, or whose last one has ended.
+const CHANGED_STREAMS: Duration = Duration::from_secs(5);
 const KEY_USE: Duration = Duration::from_secs(60);
 /// Deadline of the log writer's end, beyond the drain.
 const FLUSH_GRACE: Duration = Duration::from_secs(4);
@@ -95,6 +98,8 @@ pub struct Upkeep {
     is_listening: AtomicBool,
     /// Changes that the last comparison of revisions found missing here.
     behind: Mutex<Vec<Change>>,
+    /// Held while settings are read again.
+    reloading: tokio::sync::Mutex<()>,
 }
 
 impl Upkeep {
@@ -131,6 +136,7 @@ impl Upkeep {
             complaints: Complaints::default(),
             is_listening: AtomicBool::new(false),
             behind: Mutex::default(),
+            reloading: tokio::sync::Mutex::default(),
         }
     }
 
@@ -149,11 +155,17 @@ impl Upkeep {
         });
         self.every(SWEEP, |upkeep| async move { report("sweep", upkeep.sweep().await) });
         self.every(SWEEP, |upkeep| async move {
-            report("permission requests", upkeep.consent.sweep(DEAD_AFTER_S).await);
+            report("permission requests", upkeep.consent.sweep(REPLICA_GONE_AFTER_S).await);
+        });
+        self.every(LOSE, |upkeep| async move {
+            report("events for webhooks", upkeep.consent.lose_events().await);
         });
         self.every(POLL, |upkeep| async move { report("replies", upkeep.mailbox.poll().await) });
-        self.every(TOUCH, |upkeep| async move {
-            report("signs of life of sessions", upkeep.sessions.touch_followed().await);
+        self.every(STREAMS, |upkeep| async move {
+            report("streams of sessions", upkeep.sessions.note_open_streams().await);
+        });
+        self.every(CHANGED_STREAMS, |upkeep| async move {
+            report("changed streams of sessions", upkeep.sessions.note_changed_streams().await);
         });
         self.every(self.options.retention_interval, |upkeep| async move { upkeep.keep_partitions().await });
         let purges = purge::PURGE.min(self.options.retention_interval);
@@ -217,8 +229,8 @@ impl Upkeep {
         let old = self.store.open_records(self.replica.0, ORPHAN_AFTER_S).await?;
         let orphans = self.log.activity.orphans(old);
         // one row from a clock far off must not keep all others open
-        let days = self.store.dead_days(DEAD_AFTER_S, &orphans, SWEEP_BATCH);
-        let close = || self.store.close_dead(DEAD_AFTER_S, &orphans, SWEEP_BATCH);
+        let days = self.store.dead_days(REPLICA_GONE_AFTER_S, &orphans, SWEEP_BATCH);
+        let close = || self.store.close_dead(REPLICA_GONE_AFTER_S, &orphans, SWEEP_BATCH);
         let closed = self.store.with_partitions(days, close).await?;
         if closed > 0 {
             tracing::warn!(closed, "closed records of calls whose replica died");

@@ -55,6 +55,7 @@ impl Upkeep {
     pub(super) async fn relist(self: Arc<Self>) {
         let pace = ListingPace {
             interval: self.options.relist_interval,
+            page_interval: self.options.page_refresh,
             pause_max: self.options.relist_pause_max,
             places: self.options.relist_places,
             lost_after: self.options.upstream.listing_timeout * LISTS_MAX + STORE_WAIT_MAX + TICK,
@@ -211,6 +212,7 @@ mod tests {
 
     const PACE: ListingPace = ListingPace {
         interval: Duration::from_secs(30),
+        page_interval: Duration::from_secs(3600),
         pause_max: Duration::from_secs(300),
         places: 16,
         lost_after: Duration::from_secs(60),
@@ -229,6 +231,7 @@ mod tests {
             name: "up".to_owned(),
             version: 1,
             is_connected: true,
+            is_pages: false,
         }
     }
 

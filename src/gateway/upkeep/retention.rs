@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Days, Utc};
+use chrono::{DateTime, Days, NaiveTime, Utc};
 
 use super::Upkeep;
 use crate::domain::id::TenantId;
@@ -22,6 +22,8 @@ impl Upkeep {
         let forgotten = self.store.forget_replicas().await.map(drop);
         self.report_once("replica upkeep", forgotten);
         self.report_once("expired results", self.delete_expired_texts().await);
+        self.report_once("expired drafts", self.delete_expired_drafts().await);
+        self.report_once("expired cookies", self.delete_expired_cookies().await);
         match self.store.take_lease("retention", self.replica).await {
             Ok(None) => {}
             Ok(Some(_)) => {
@@ -44,6 +46,16 @@ impl Upkeep {
         self.batches(|| self.store.delete_expired_texts()).await.map(drop)
     }
 
+    /// Deletes drafts of forms that have expired.
+    async fn delete_expired_drafts(&self) -> Result<(), StoreError> {
+        self.batches(|| self.store.delete_expired_drafts()).await.map(drop)
+    }
+
+    /// Deletes kept cookies of web pages that have expired.
+    async fn delete_expired_cookies(&self) -> Result<(), StoreError> {
+        self.batches(|| self.store.delete_expired_cookies()).await.map(drop)
+    }
+
     /// Deletes vectors that no replica uses.
     async fn delete_old_embeddings(&self) -> Result<(), StoreError> {
         self.batches(|| self.store.delete_old_embeddings()).await.map(drop)
@@ -56,7 +68,8 @@ impl Upkeep {
         if dropped > 0 {
             tracing::info!(dropped, %first_kept, "dropped days of the activity log");
         }
-        Ok(())
+        let until = first_kept.and_time(NaiveTime::MIN).and_utc();
+        self.batches(|| self.store.delete_provenance(None, until)).await.map(drop)
     }
 
     /// Deletes records that their tenant's retention no longer covers. A failure for one tenant does not stop the others,
@@ -76,13 +89,17 @@ impl Upkeep {
         outcome
     }
 
-    /// Deletes a tenant's records from before a moment. Returns `true` when none is left.
+    /// Deletes a tenant's records and ledgers from before a moment. Returns `true` when none is left.
     pub(super) async fn delete_until(
         &self,
         tenant: TenantId,
         until: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
-        self.batches(|| self.store.delete_activity(tenant, until)).await
+        // records first: one without its ledger would read as tampered with
+        if !self.batches(|| self.store.delete_activity(tenant, until)).await? {
+            return Ok(false);
+        }
+        self.batches(|| self.store.delete_provenance(Some(tenant), until)).await
     }
 
     /// Logs a job's failure if it differs from the last one: a lasting failure, such as a missing privilege, does not fill

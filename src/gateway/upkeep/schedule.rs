@@ -21,12 +21,20 @@ const STEADY_AFTER: u8 = 3;
 pub(super) struct ListingPace {
     /// Interval between listings of a server that works.
     pub(super) interval: Duration,
+    /// Interval between fetches of web pages that work.
+    pub(super) page_interval: Duration,
     /// Longest backoff after failures.
     pub(super) pause_max: Duration,
     /// Slots: most listings at the same time.
     pub(super) places: usize,
     /// Time after which a listing counts as lost, and its slot is free.
     pub(super) lost_after: Duration,
+}
+
+impl ListingPace {
+    fn interval_of(&self, server: &DueServer) -> Duration {
+        if server.is_pages { self.page_interval } else { self.interval }
+    }
 }
 
 /// Result of a listing.
@@ -169,13 +177,13 @@ impl Entry {
         }
         if let ListingEnd::Held(left) = ended {
             // held-back changes take another listing to be shown; the server must also stay connected until then
-            (self.failures, self.due) = (None, now + left.min(pace.interval));
+            (self.failures, self.due) = (None, now + left.min(pace.interval_of(&self.server)));
             return;
         }
         if ended == ListingEnd::Worked {
             self.failures = None;
             self.unsteady = self.unsteady.saturating_sub(1);
-            self.due = now + pace.interval.mul_f64(0.9 + 0.1 * chance);
+            self.due = now + pace.interval_of(&self.server).mul_f64(0.9 + 0.1 * chance);
             return;
         }
         self.unsteady = STEADY_AFTER;
@@ -239,6 +247,7 @@ mod tests {
 
     const PACE: ListingPace = ListingPace {
         interval: Duration::from_secs(30),
+        page_interval: Duration::from_secs(3600),
         pause_max: Duration::from_secs(300),
         places: 16,
         lost_after: Duration::from_secs(60),
@@ -251,6 +260,7 @@ mod tests {
             name: format!("s{number}"),
             version: 1,
             is_connected,
+            is_pages: false,
         }
     }
 
@@ -274,6 +284,18 @@ mod tests {
             now += PACE.interval.mul_f64(0.9 + 0.1 * chance);
             assert!(schedule.take(now - Duration::from_millis(1), &PACE).is_empty());
         }
+    }
+
+    #[test]
+    fn pages_are_fetched_rarely() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        let pages = DueServer { is_pages: true, ..server(1, 1, true) };
+        seen(&mut schedule, std::slice::from_ref(&pages), now);
+        assert_eq!(schedule.take(now, &PACE).len(), 1);
+        schedule.done(&pages, ListingEnd::Worked, now, 1.0, &PACE);
+        let due = now + PACE.page_interval;
+        assert!(schedule.take(due - Duration::from_millis(1), &PACE).is_empty());
+        assert_eq!(schedule.take(due, &PACE).len(), 1);
     }
 
     #[test]

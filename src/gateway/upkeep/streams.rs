@@ -302,6 +302,7 @@ mod tests {
             name: format!("s{number}"),
             version: 1,
             is_connected: true,
+            is_pages: false,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Upkeep, report};
 use crate::gateway::life::sleep_or_stop;
-use crate::store::{RevisionKind, StoreError};
+use crate::store::{RevisionKind, Silence, StoreError};
 
 /// Most tenants handled in one pass; the rest is left to the next.
 const TENANTS_MAX: i64 = 500;
@@ -35,9 +35,12 @@ impl Upkeep {
     /// Marks servers as disconnected that were not reached for too long.
     async fn wear_off_once(&self) -> Result<(), StoreError> {
         let Some(lease) = self.store.take_lease("wear-off", self.replica).await? else { return Ok(()) };
-        let silent_s = self.options.connected_for.as_secs_f64();
-        for tenant in self.store.tenants_to_wear_off(silent_s, TENANTS_MAX).await? {
-            if let Some(rev) = self.store.wear_off(tenant, silent_s, &lease).await? {
+        let silence = Silence {
+            usual_s: self.options.connected_for.as_secs_f64(),
+            pages_s: self.options.pages_connected_for.as_secs_f64(),
+        };
+        for tenant in self.store.tenants_to_wear_off(silence, TENANTS_MAX).await? {
+            if let Some(rev) = self.store.wear_off(tenant, silence, &lease).await? {
                 tracing::info!(%tenant, "servers that gave no sign of life are taken for disconnected");
                 self.tenants.applied(tenant, RevisionKind::Catalogue, rev).await;
             }

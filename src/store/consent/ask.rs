@@ -37,6 +37,8 @@ pub struct NewConsent {
     pub identity: Option<IdentityId>,
     /// Key that created the calling one.
     pub creator: Option<KeyId>,
+    /// First key of the line of rotations that the caller's key belongs to; `None` for the bootstrap key.
+    pub root: Option<KeyId>,
     /// Server of the tool.
     pub server_id: ServerId,
     /// Name of that server.
@@ -106,7 +108,9 @@ pub enum AskOutcome {
     Throttled {
         /// Number of open asks.
         pending: i64,
-        /// Seconds after which one more may be made.
+        /// True if these are too many; false if too many were made within a minute.
+        is_full: bool,
+        /// Seconds after which one more may be made, if nobody answers.
         retry_s: i64,
     },
 }
@@ -161,7 +165,7 @@ impl Store {
             },
         };
         let (ended, is_changed) = (std::mem::take(&mut asking.ended), asking.is_changed);
-        let names = Some((new.server.as_str(), new.tool.as_str()));
+        let names = (new.server.as_str(), new.tool.as_str());
         let taken = |&(id, step)| StepTaken { tenant, id, step, names };
         let steps: Vec<StepTaken<'_>> = asking.steps.iter().map(taken).collect();
         steps::write(&mut tx, &new.author, &steps).await?;
@@ -278,12 +282,14 @@ impl Asking<'_> {
         if let Some(until) = until.filter(|_| denials >= COOLDOWN_DENIALS) {
             return Ok(Some(AskOutcome::CoolingDown { denials, until }));
         }
-        let (pending, asked, oldest_s): (i64, i64, Option<f64>) = sqlx::query_as(
-            "select (select count(*) from consent_requests
-                 where tenant_id = $1 and principal = $2 and state = 'pending' and expires_at > now()),
-                 count(*), extract(epoch from now() - min(created_at))::float8
-             from consent_requests
-             where tenant_id = $1 and principal = $2 and created_at > now() - make_interval(secs => $3)",
+        let (pending, next_end_s, asked, oldest_s): (i64, Option<f64>, i64, Option<f64>) = sqlx::query_as(
+            "select open.pending, open.next_end_s, asked.count, asked.oldest_s
+             from (select count(*) as pending, extract(epoch from min(expires_at) - now())::float8 as next_end_s
+                   from consent_requests
+                   where tenant_id = $1 and principal = $2 and state = 'pending' and expires_at > now()) open,
+                  (select count(*) as count, extract(epoch from now() - min(created_at))::float8 as oldest_s
+                   from consent_requests
+                   where tenant_id = $1 and principal = $2 and created_at > now() - make_interval(secs => $3)) asked",
         )
         .bind(self.tenant.0)
         .bind(principal(self.new.turn.key))
@@ -291,9 +297,15 @@ impl Asking<'_> {
         .fetch_one(&mut **self.tx)
         .await?;
         if pending >= limits.pending || asked >= limits.per_minute {
+            let is_full = pending >= limits.pending;
             let passed = oldest_s.unwrap_or_default().clamp(0.0, MINUTE.as_seconds_f64());
-            let retry_s = ((MINUTE.as_seconds_f64() - passed).ceil() as i64).max(1);
-            return Ok(Some(AskOutcome::Throttled { pending, retry_s }));
+            let left =
+                if is_full { next_end_s.unwrap_or_default() } else { MINUTE.as_seconds_f64() - passed };
+            return Ok(Some(AskOutcome::Throttled {
+                pending,
+                is_full,
+                retry_s: (left.ceil() as i64).max(1),
+            }));
         }
         Ok(None)
     }
@@ -325,9 +337,9 @@ impl Asking<'_> {
                  tenant_id, id, principal, owner, person, creator, session_id, server_id, server, tool,
                  operation_type, pin, digest, endpoint, risk, signals, action, action_values, is_irreversible,
                  arguments, was_cut, agent_says, author_says, rule, policy_version, assurance, options, channels,
-                 ttl_s, trace_id, identity_id, expires_at)
+                 ttl_s, trace_id, identity_id, principal_root, expires_at)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                 $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, now() + make_interval(secs => $29::float8))
+                 $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, now() + make_interval(secs => $29::float8))
              on conflict do nothing returning ",
             request_columns!()
         ))
@@ -362,6 +374,7 @@ impl Asking<'_> {
         .bind(i32::try_from(new.ttl_s).unwrap_or(i32::MAX))
         .bind(&new.trace_id)
         .bind(new.identity.map(|identity| identity.0))
+        .bind(new.root.map(|key| key.0))
         .fetch_optional(&mut **self.tx)
         .await?;
         if let Some(row) = inserted {

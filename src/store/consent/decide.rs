@@ -2,10 +2,10 @@
 
 use super::decision::NewDecision;
 use super::read::{find, request_columns};
-use super::steps::{self, StepTaken};
+use super::steps::{self, Moved, StepAuthor, StepTaken};
 use super::{ConsentRow, fence, grants, principal, state_now};
-use crate::domain::consent::ConsentDecision;
-use crate::domain::id::TenantId;
+use crate::domain::consent::{ConsentDecision, ConsentState};
+use crate::domain::id::{KeyId, TenantId};
 use crate::store::revisions::{self, RevisionKind};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::{Store, StoreError};
@@ -98,5 +98,35 @@ impl Store {
         }
         let also_cancelled = others.len() as u64;
         Ok(DecideOutcome::Decided { row: Box::new(row), rev, also_cancelled })
+    }
+
+    /// Ends the permissions that a key gave and that no call has used: they lapse.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn withdraw_consent(
+        &self,
+        tenant: TenantId,
+        by: KeyId,
+        author: &StepAuthor,
+    ) -> Result<(), StoreError> {
+        self.stepping(author, || self.try_withdraw(tenant, by, author)).await
+    }
+
+    async fn try_withdraw(&self, tenant: TenantId, by: KeyId, author: &StepAuthor) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let unused: Vec<Moved> = sqlx::query_as(
+            "update consent_requests set state = 'lapsed', ended_at = now()
+             where tenant_id = $1 and decided_by = $2 and state = 'granted' and expires_at > now()
+             returning id, server, tool",
+        )
+        .bind(tenant.0)
+        .bind(by.0)
+        .fetch_all(&mut *tx)
+        .await?;
+        let lapsed = ConsentState::Lapsed.as_str();
+        let steps: Vec<_> = unused.iter().map(|moved| StepTaken::of(tenant, moved, lapsed)).collect();
+        steps::write(&mut tx, author, &steps).await?;
+        tx.commit_change().await
     }
 }

@@ -1,5 +1,5 @@
 //! Events for webhooks. A trigger writes each in the transaction of its step. A replica holds an event while it delivers it;
-//! when its hold is over, another one may.
+//! when its hold is over, another one may. What is not delivered in time, or is too much, ends in [`super::lost_events`].
 
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
@@ -12,8 +12,6 @@ use crate::store::tx::{Lane, TxAccess};
 use crate::store::unit::Unit;
 use crate::store::{Store, StoreError, Stored, activity_write};
 
-/// Most due events that one claim looks at.
-const DUE_LOOKED_AT: i64 = 1000;
 /// Age of the noted success after which the next one is noted too, in seconds.
 const NOTED_FOR_S: f64 = 5.0;
 /// Time without a success after which a receiver counts as away, in seconds: when it is back, no event waits for its next try.
@@ -33,8 +31,6 @@ pub struct WebhookEvent {
     pub created_at: DateTime<Utc>,
     /// Number of tries, with the one that begins now.
     pub tries: i32,
-    /// True if the event's time is over: it is not sent any more.
-    pub is_over: bool,
     /// True if the last delivery of the tenant failed.
     pub is_failing: bool,
 }
@@ -75,8 +71,6 @@ pub enum WebhookTry<'a> {
     Confirmed,
     /// Failure for a reason; the next try begins after so many seconds.
     Failed(&'a str, f64),
-    /// Failure for a reason; the event is not tried again.
-    GivenUp(&'a str),
 }
 
 fn ids(tenants: &[TenantId]) -> Vec<Uuid> {
@@ -85,7 +79,8 @@ fn ids(tenants: &[TenantId]) -> Vec<Uuid> {
 
 impl Store {
     /// Holds due events for `hold_s` seconds, at most one of each tenant: no receiver keeps the others waiting. Events of one
-    /// request go one after the other. Without any, returns the seconds until the next one is due.
+    /// request go one after the other, those of suspended tenants not at all. Without any, returns the seconds until the next
+    /// one is due.
     ///
     /// # Errors
     /// The database is out of reach or fails.
@@ -96,35 +91,45 @@ impl Store {
     ) -> Result<WebhookClaim, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let events: Vec<WebhookEvent> = sqlx::query_as(
-            "with due as (
-                 select tenant_id, bool_or(is_failing) as is_failing from (
-                     select e.tenant_id, e.due_at, h.is_failing
-                     from webhook_events e join consent_webhooks w on w.tenant_id = e.tenant_id,
-                         lateral (select coalesce(w.failed_at > coalesce(w.succeeded_at, '-infinity'), false)) h (is_failing)
-                     where e.due_at <= now() and e.tenant_id <> all($1) and not exists (
-                             select from webhook_events before
-                             where before.tenant_id = e.tenant_id and before.request_id = e.request_id
-                                 and before.created_at < e.created_at)
-                         and not (h.is_failing and ($3 or e.tenant_id = any($2)))
-                     order by e.due_at limit $4) looked_at
-                 group by tenant_id order by min(due_at) limit $5),
+            // each tenant with events is found by one step in the index: a tenant with many costs the others nothing
+            "with recursive waiting (tenant_id) as (
+                 (select tenant_id from webhook_events order by tenant_id limit 1)
+                 union all
+                 select next.tenant_id from waiting w, lateral (
+                     select e.tenant_id from webhook_events e where e.tenant_id > w.tenant_id
+                     order by e.tenant_id limit 1) next),
+             due as (
+                 select w.tenant_id, h.is_failing, first.due_at
+                 from waiting w join consent_webhooks c on c.tenant_id = w.tenant_id
+                     join tenants t on t.tenant_id = w.tenant_id,
+                     lateral (select coalesce(c.failed_at > coalesce(c.succeeded_at, '-infinity'), false)) h (is_failing),
+                     lateral (
+                         select e.due_at from webhook_events e
+                         where e.tenant_id = w.tenant_id and e.due_at <= now() and e.gives_up_at > now()
+                             and not exists (
+                                 select from webhook_events before
+                                 where before.tenant_id = e.tenant_id and before.request_id = e.request_id
+                                     and before.created_at < e.created_at)
+                         order by e.due_at limit 1) first
+                 where t.suspended_at is null and t.deleted_at is null and w.tenant_id <> all($1)
+                     and not (h.is_failing and ($3 or w.tenant_id = any($2)))
+                 order by first.due_at limit $4),
              held as (
                  select e.tenant_id, e.id, due.is_failing from due, lateral (
                      select tenant_id, id from webhook_events e
-                     where e.tenant_id = due.tenant_id and e.due_at <= now() and not exists (
-                         select from webhook_events before
-                         where before.tenant_id = e.tenant_id and before.request_id = e.request_id
-                             and before.created_at < e.created_at)
+                     where e.tenant_id = due.tenant_id and e.due_at <= now() and e.gives_up_at > now()
+                         and not exists (
+                             select from webhook_events before
+                             where before.tenant_id = e.tenant_id and before.request_id = e.request_id
+                                 and before.created_at < e.created_at)
                      order by e.due_at limit 1 for update skip locked) e)
-             update webhook_events e set due_at = now() + make_interval(secs => $6), tries = e.tries + 1, is_held = true
+             update webhook_events e set due_at = now() + make_interval(secs => $5), tries = e.tries + 1, is_held = true
              from held where e.tenant_id = held.tenant_id and e.id = held.id
-             returning e.tenant_id, e.id, e.request_id, e.state, e.created_at, e.tries, e.gives_up_at <= now() as is_over,
-                 held.is_failing",
+             returning e.tenant_id, e.id, e.request_id, e.state, e.created_at, e.tries, held.is_failing",
         )
         .bind(ids(&room.full))
         .bind(ids(&room.busy))
         .bind(room.has_no_room_for_failing)
-        .bind(DUE_LOOKED_AT)
         .bind(room.events)
         .bind(hold_s)
         .fetch_all(&mut *tx)
@@ -170,7 +175,7 @@ impl Store {
                 .execute(&mut *tx)
                 .await?;
             }
-            WebhookTry::Confirmed | WebhookTry::GivenUp(_) => {
+            WebhookTry::Confirmed => {
                 sqlx::query("delete from webhook_events where tenant_id = $1 and id = $2")
                     .bind(tenant.0)
                     .bind(event.id)
@@ -196,21 +201,14 @@ impl Store {
 }
 
 async fn note(tx: &mut Unit, tenant: TenantId, ended: WebhookTry<'_>) -> Result<(), StoreError> {
-    let failed = match ended {
-        WebhookTry::Confirmed => None,
-        WebhookTry::Failed(error, _) => Some((
+    if let WebhookTry::Failed(error, _) = ended {
+        sqlx::query(
             "update consent_webhooks set failed_at = now(), last_error = left($2, 1000) where tenant_id = $1",
-            error,
-        )),
-        // the reason of its tries says more
-        WebhookTry::GivenUp(error) => Some((
-            "update consent_webhooks set failed_at = now(), last_error = coalesce(last_error, left($2, 1000))
-             where tenant_id = $1",
-            error,
-        )),
-    };
-    if let Some((statement, error)) = failed {
-        sqlx::query(statement).bind(tenant.0).bind(error).execute(&mut **tx).await?;
+        )
+        .bind(tenant.0)
+        .bind(error)
+        .execute(&mut **tx)
+        .await?;
         return Ok(());
     }
     let was_away: Option<bool> = sqlx::query_scalar(

@@ -57,21 +57,6 @@ impl CallTurn {
 }
 
 impl Store {
-    /// Returns the fence of a call whose turn a person has ended.
-    ///
-    /// # Errors
-    /// The database is out of reach or fails.
-    pub async fn held_fence(
-        &self,
-        tenant: TenantId,
-        turn: &CallTurn,
-    ) -> Result<Option<HeldFence>, StoreError> {
-        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        let fence = held(&mut tx, tenant, turn).await?;
-        tx.commit().await?;
-        Ok(fence)
-    }
-
     /// Ends the turn of the key that decides, as it wants to: fences all that it has begun, and cancels its open requests.
     /// Returns how many those were.
     ///

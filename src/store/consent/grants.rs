@@ -5,8 +5,9 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::decision::{NewDecision, NewGrant};
+use super::steps::{self, Moved, StepAuthor, StepTaken};
 use super::{ConsentRow, principal};
-use crate::domain::consent::GrantEffect;
+use crate::domain::consent::{ConsentState, GrantEffect};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::operation::OperationType;
 use crate::domain::policy::Assurance;
@@ -149,7 +150,8 @@ impl Store {
         Ok((key(by), effect, key(principal)))
     }
 
-    /// Revokes a grant. Returns the new revision.
+    /// Revokes a grant. Permissions that were given with it, or with decisions whose place it took, and that were not used
+    /// lapse. Returns the new revision.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without such a grant. Other errors come from the database.
@@ -158,6 +160,17 @@ impl Store {
         tenant: TenantId,
         id: Uuid,
         by: Option<KeyId>,
+        author: &StepAuthor,
+    ) -> Result<i64, StoreError> {
+        self.stepping(author, || self.try_revoke(tenant, id, by, author)).await
+    }
+
+    async fn try_revoke(
+        &self,
+        tenant: TenantId,
+        id: Uuid,
+        by: Option<KeyId>,
+        author: &StepAuthor,
     ) -> Result<i64, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rev = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
@@ -174,6 +187,23 @@ impl Store {
         if revoked.rows_affected() == 0 {
             return Err(StoreError::NotFound);
         }
+        let unused: Vec<Moved> = sqlx::query_as(
+            "update consent_requests r set state = 'lapsed', ended_at = now()
+             from consent_grants g, consent_grants o
+             where g.tenant_id = $1 and g.id = $2 and o.tenant_id = $1
+               and (o.principal, o.server_id, o.tool, o.operation_type, o.pin, o.effect, o.assurance)
+                   = (g.principal, g.server_id, g.tool, g.operation_type, g.pin, g.effect, g.assurance)
+               and o.risk is not distinct from g.risk
+               and r.tenant_id = $1 and r.id = o.request_id and r.state = 'granted' and r.expires_at > now()
+             returning r.id, r.server, r.tool",
+        )
+        .bind(tenant.0)
+        .bind(id)
+        .fetch_all(&mut *tx)
+        .await?;
+        let lapsed = ConsentState::Lapsed.as_str();
+        let steps: Vec<_> = unused.iter().map(|moved| StepTaken::of(tenant, moved, lapsed)).collect();
+        steps::write(&mut tx, author, &steps).await?;
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await
     }
 }
@@ -239,6 +269,67 @@ pub(super) async fn insert(
     .execute(&mut **tx)
     .await?;
     Ok(())
+}
+
+/// Copies the grants about the calls of a key that hold to its successor, which has none: as many of the newest as the tenant's
+/// bound leaves room for. What the key itself decided, at its own client, counts as decided by the successor.
+pub(in crate::store) async fn copy(
+    tx: &mut Unit,
+    tenant: TenantId,
+    (from, to): (KeyId, KeyId),
+    rev: i64,
+) -> Result<(), StoreError> {
+    let mut held: Vec<Uuid> = sqlx::query_scalar(concat!(
+        "select id from consent_grants where tenant_id = $1 and principal = $2 and ",
+        holds!(),
+        " order by id desc
+         limit greatest(0, $3 - (select count(*) from consent_grants where tenant_id = $1 and ",
+        holds!(),
+        "))"
+    ))
+    .bind(tenant.0)
+    .bind(from.0)
+    .bind(GRANTS_MAX)
+    .fetch_all(&mut **tx)
+    .await?;
+    // ids are by age
+    held.reverse();
+    let copies: Vec<Uuid> = held.iter().map(|_| Uuid::now_v7()).collect();
+    sqlx::query(
+        "insert into consent_grants (
+             tenant_id, id, principal, owner, server_id, server, tool, operation_type, pin, effect, assurance,
+             risk, request_id, granted_by, granted_owner, granted_via, created_at, expires_at, rev)
+         select tenant_id, c.copy, $3, owner, server_id, server, tool, operation_type, pin, effect, assurance, risk, request_id,
+             case when granted_by = $2 then $3 else granted_by end, granted_owner, granted_via, created_at, expires_at, $6
+         from consent_grants join unnest($4::uuid[], $5::uuid[]) as c (held, copy) on id = c.held
+         where tenant_id = $1",
+    )
+    .bind(tenant.0)
+    .bind(from.0)
+    .bind(to.0)
+    .bind(held)
+    .bind(copies)
+    .bind(rev)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// Returns the number of grants that hold, are about calls of other keys, and were given by this one.
+pub(in crate::store) async fn count_to_others(
+    tx: &mut Unit,
+    tenant: TenantId,
+    key: KeyId,
+) -> Result<i64, StoreError> {
+    let count = sqlx::query_scalar(concat!(
+        "select count(*) from consent_grants where tenant_id = $1 and granted_by = $2 and principal <> $2 and ",
+        holds!()
+    ))
+    .bind(tenant.0)
+    .bind(key.0)
+    .fetch_one(&mut **tx)
+    .await?;
+    Ok(count)
 }
 
 /// Returns the grants of a tenant that hold, within a snapshot.

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{principal, state_now};
 use crate::domain::consent::{ConsentDecision, ConsentState};
-use crate::domain::id::{KeyId, TenantId};
+use crate::domain::id::{IdentityId, KeyId, TenantId};
 use crate::domain::operation::OperationType;
 use crate::domain::policy::Assurance;
 use crate::domain::risk::RiskLevel;
@@ -18,7 +18,7 @@ use crate::store::{Store, StoreError, Stored};
 macro_rules! request_columns {
     () => {
         concat!(
-            "id, principal, owner, person, identity_id, creator, session_id, server_id, server, tool, operation_type, pin, digest,
+            "id, principal, principal_root, owner, person, identity_id, creator, session_id, server_id, server, tool, operation_type, pin, digest,
              risk, signals, action, action_values, is_irreversible, arguments, was_cut, agent_says, author_says,
              rule, assurance, options, channels, ttl_s, created_at, expires_at, decided_at, decided_by, decided_owner,
              decided_via, decision, comment, told_at, expires_at > now() as is_in_time, ",
@@ -36,6 +36,8 @@ pub struct ConsentRow {
     pub id: Uuid,
     /// Key that calls; nil for the bootstrap key.
     pub principal: Uuid,
+    /// First key of the line of rotations that this key belongs to; `None` in rows of an older release.
+    pub principal_root: Option<Uuid>,
     /// Owner of the key at that time.
     pub owner: String,
     /// Owner for separation of duties at that time; `None` if nobody had named one.
@@ -110,6 +112,76 @@ pub struct ConsentRow {
     pub told_at: Option<DateTime<Utc>>,
 }
 
+#[cfg(test)]
+impl ConsentRow {
+    /// Returns a pending request of an agent.
+    pub fn example() -> ConsentRow {
+        let at = DateTime::from_timestamp(1_795_525_800, 0).expect("a time");
+        let options = [ConsentDecision::AllowOnce, ConsentDecision::RejectOnce, ConsentDecision::CancelTurn];
+        ConsentRow {
+            id: Uuid::from_u128(1),
+            principal: Uuid::from_u128(99),
+            principal_root: None,
+            owner: "ci".to_owned(),
+            person: None,
+            identity_id: None,
+            creator: None,
+            session_id: None,
+            server_id: Uuid::nil(),
+            server: "github".to_owned(),
+            tool: "delete_repo".to_owned(),
+            operation_type: OperationType::Destructive.into(),
+            pin: "p".to_owned(),
+            digest: Vec::new(),
+            risk: RiskLevel::Critical.into(),
+            signals: vec!["irreversible".to_owned(), "of_a_later_release".to_owned()],
+            action: "act".to_owned(),
+            action_values: ["delete", "repo", "acme/demo", ""].map(str::to_owned).into(),
+            is_irreversible: true,
+            // digits that a number of this program would not keep, and an order that a map would not
+            arguments: r#"{"repo":"acme/demo","a":12345678901234567890123,"token":"[hidden]"}"#.to_owned(),
+            was_cut: false,
+            agent_says: Some("cleanup".to_owned()),
+            author_says: None,
+            rule: None,
+            assurance: Assurance::Client.into(),
+            options: options.map(Into::into).into(),
+            channels: vec!["acp".to_owned()],
+            ttl_s: 600,
+            state: ConsentState::Pending.into(),
+            created_at: at,
+            expires_at: at,
+            is_in_time: true,
+            decided_at: None,
+            decided_by: None,
+            decided_owner: None,
+            decided_via: None,
+            decision: None,
+            comment: None,
+            told_at: None,
+        }
+    }
+}
+
+/// Person who may be asked to allow requests: what tells the requests that are put to them from others.
+#[derive(Clone, Debug)]
+pub struct ConsentDecider {
+    /// Key of the person; `None` for the bootstrap key.
+    pub key: Option<KeyId>,
+    /// First key of the line of rotations that this key belongs to; `None` for the bootstrap key.
+    pub root: Option<KeyId>,
+    /// Root of the key that created that one.
+    pub creator: Option<KeyId>,
+    /// Identity of the person.
+    pub identity: Option<IdentityId>,
+    /// Owner of the key, where somebody named one.
+    pub owner: Option<String>,
+    /// True if the role decides about requests of others.
+    pub is_approver: bool,
+    /// True if the key may allow its own requests of assurance `client`.
+    pub is_in_band: bool,
+}
+
 /// Filter of permission requests; a field that is `None` matches every request.
 #[derive(Clone, Debug, Default)]
 pub struct ConsentFilter {
@@ -125,14 +197,22 @@ pub struct ConsentFilter {
     pub owner: Option<String>,
     /// Level of risk.
     pub risk: Option<RiskLevel>,
+    /// Channel by which people are reached.
+    pub channel: Option<&'static str>,
+    /// Person who may allow the request. Owners are compared as they are written, so some requests too many may match.
+    pub decider: Option<ConsentDecider>,
     /// Cursor: only requests older than the one with this id.
     pub before: Option<Uuid>,
+    /// Cursor: only requests newer than the one with this id.
+    pub after: Option<Uuid>,
     /// Ids of the requests.
     pub ids: Option<Vec<Uuid>>,
+    /// True for the oldest ones first.
+    pub is_oldest_first: bool,
 }
 
 impl Store {
-    /// Returns a page of a tenant's permission requests, the newest first.
+    /// Returns a page of a tenant's permission requests, the newest first unless the filter says otherwise.
     ///
     /// # Errors
     /// The database is out of reach or fails.
@@ -168,13 +248,23 @@ impl Store {
         if let Some(key) = filter.key {
             query.push(" and principal = ").push_bind(principal(key));
         }
+        if let Some(channel) = filter.channel {
+            query.push(" and ").push_bind(channel).push(" = any(channels)");
+        }
+        if let Some(decider) = &filter.decider {
+            may_allow(&mut query, decider);
+        }
         if let Some(before) = filter.before {
             query.push(" and id < ").push_bind(before);
+        }
+        if let Some(after) = filter.after {
+            query.push(" and id > ").push_bind(after);
         }
         if let Some(ids) = &filter.ids {
             query.push(" and id = any(").push_bind(ids.clone()).push(")");
         }
-        query.push(" order by id desc limit ").push_bind(limit);
+        query.push(if filter.is_oldest_first { " order by id limit " } else { " order by id desc limit " });
+        query.push_bind(limit);
         let rows = query.build_query_as().fetch_all(&mut *tx).await?;
         tx.commit().await?;
         Ok(rows)
@@ -190,6 +280,26 @@ impl Store {
         tx.commit().await?;
         row.ok_or(StoreError::NotFound)
     }
+}
+
+/// Adds the condition that a person may allow a request, as `domain::consent::assurance_of` has it.
+fn may_allow(query: &mut QueryBuilder<Postgres>, decider: &ConsentDecider) {
+    let (own, root) = (principal(decider.key), principal(decider.root));
+    let creator = principal(decider.creator);
+    query.push(" and case when principal = ").push_bind(own);
+    query.push(" then assurance = 'client' and ").push_bind(decider.is_in_band);
+    query.push(" when coalesce(principal_root, principal) = ").push_bind(root).push(" then false");
+    query.push(" else ").push_bind(decider.is_approver);
+    query.push(" and (assurance = 'client' or not (principal <> ").push_bind(Uuid::nil());
+    query.push(" and coalesce(creator, ").push_bind(Uuid::nil()).push(") = ").push_bind(root);
+    query
+        .push(" or ")
+        .push_bind(!own.is_nil())
+        .push(" and coalesce(principal_root, principal) = ")
+        .push_bind(creator);
+    query.push(" or coalesce(identity_id = ").push_bind(decider.identity.map(|identity| identity.0));
+    query.push(", false) or coalesce(person = ").push_bind(decider.owner.clone());
+    query.push(", false))) end");
 }
 
 /// Returns a permission request within a transaction.

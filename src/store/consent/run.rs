@@ -3,8 +3,9 @@
 use uuid::Uuid;
 
 use super::fence::{self, CallTurn, HeldFence, holds};
+use super::read::request_columns;
 use super::steps::{self, Moved, StepAuthor, StepTaken};
-use super::{ConsentRow, principal, read};
+use super::{ConsentRow, principal, read, state_now};
 use crate::domain::consent::{ConsentState, DIGEST_BYTES};
 use crate::domain::id::TenantId;
 use crate::domain::policy::Assurance;
@@ -42,7 +43,49 @@ pub enum ConsumeOutcome {
     Gone(Option<Box<ConsentRow>>),
 }
 
+/// Call that a remembered decision lets through.
+#[derive(Clone, Debug)]
+pub struct GrantedCall {
+    /// Turn of the call, with the key that calls.
+    pub turn: CallTurn,
+    /// Pin of the definition.
+    pub pin: String,
+    /// Keyed digests of the call, one for each key in use.
+    pub digests: Vec<[u8; DIGEST_BYTES]>,
+}
+
 impl Store {
+    /// Returns the fence of a call that a remembered decision lets through, if a person has ended its turn, and the newest
+    /// permission for this very call that was not used.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn find_unused_consent(
+        &self,
+        tenant: TenantId,
+        call: &GrantedCall,
+    ) -> Result<(Option<HeldFence>, Option<ConsentRow>), StoreError> {
+        let digests: Vec<&[u8]> = call.digests.iter().map(<[u8; DIGEST_BYTES]>::as_slice).collect();
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let fence = fence::held(&mut tx, tenant, &call.turn).await?;
+        let unused = sqlx::query_as(concat!(
+            "select ",
+            request_columns!(),
+            " from consent_requests
+             where tenant_id = $1 and principal = $2 and digest = any($3) and pin = $4 and state = 'granted'
+               and expires_at > now()
+             order by id desc limit 1"
+        ))
+        .bind(tenant.0)
+        .bind(principal(call.turn.key))
+        .bind(digests)
+        .bind(&call.pin)
+        .fetch_optional(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok((fence, unused))
+    }
+
     /// Uses a permission up for one call, if it is for that call and nobody has ended the turn.
     ///
     /// # Errors

@@ -27,8 +27,8 @@ pub(super) struct StepTaken<'a> {
     pub(super) id: Uuid,
     /// Name of the step.
     pub(super) step: &'a str,
-    /// Server and tool, where they are known.
-    pub(super) names: Option<(&'a str, &'a str)>,
+    /// Server and tool of the request.
+    pub(super) names: (&'a str, &'a str),
 }
 
 /// Request that moved, with its server and tool.
@@ -36,7 +36,7 @@ pub(super) type Moved = (Uuid, String, String);
 
 impl<'a> StepTaken<'a> {
     pub(super) fn of(tenant: TenantId, (id, server, tool): &'a Moved, step: &'a str) -> StepTaken<'a> {
-        StepTaken { tenant, id: *id, step, names: Some((server, tool)) }
+        StepTaken { tenant, id: *id, step, names: (server, tool) }
     }
 }
 
@@ -62,10 +62,9 @@ impl StepAuthor {
         record.tenant = taken.tenant;
         record.tool = Some(format!("consent.{}", taken.step));
         record.consent_id = Some(taken.id);
-        if let Some((server, tool)) = taken.names {
-            record.server = Some(server.to_owned());
-            record.arguments = Some(serde_json::json!({ "tool": tool }).to_string());
-        }
+        let (server, tool) = taken.names;
+        record.server = Some(server.to_owned());
+        record.arguments = Some(serde_json::json!({ "tool": tool }).to_string());
         record
     }
 }

@@ -1,7 +1,7 @@
 //! Upkeep of permission requests: those whose time is over, calls whose replica died, and rows that are kept no longer.
 //! No read depends on it.
 
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, FromRow};
 use uuid::Uuid;
 
 use super::steps::{self, StepAuthor, StepTaken};
@@ -29,6 +29,27 @@ pub struct ConsentSwept {
     pub state: ConsentState,
 }
 
+/// Request that a sweep has ended, as stored.
+#[derive(FromRow)]
+struct SweptRow {
+    tenant_id: Uuid,
+    id: Uuid,
+    server: String,
+    tool: String,
+    state: Stored<ConsentState>,
+}
+
+impl SweptRow {
+    fn step(&self) -> StepTaken<'_> {
+        StepTaken {
+            tenant: TenantId(self.tenant_id),
+            id: self.id,
+            step: self.state.as_str(),
+            names: (&self.server, &self.tool),
+        }
+    }
+}
+
 impl Store {
     /// Ends requests whose time is over, and those whose call was lost with its replica, silent for `silent_s` seconds.
     /// Returns them, at most `limit` of each.
@@ -51,19 +72,19 @@ impl Store {
         author: &StepAuthor,
     ) -> Result<Vec<ConsentSwept>, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
-        let mut rows: Vec<(Uuid, Uuid, Stored<ConsentState>)> = sqlx::query_as(
+        let mut rows: Vec<SweptRow> = sqlx::query_as(
             "update consent_requests c
              set state = case c.state when 'pending' then 'timed_out' else 'lapsed' end, ended_at = now()
              from (select tenant_id, id from consent_requests
                    where state in ('pending', 'granted') and expires_at <= now()
                    order by expires_at limit $1 for update skip locked) due
              where c.tenant_id = due.tenant_id and c.id = due.id
-             returning c.tenant_id, c.id, c.state",
+             returning c.tenant_id, c.id, c.server, c.tool, c.state",
         )
         .bind(limit)
         .fetch_all(&mut *tx)
         .await?;
-        let lost: Vec<(Uuid, Uuid, Stored<ConsentState>)> = sqlx::query_as(
+        let lost: Vec<SweptRow> = sqlx::query_as(
             "update consent_requests c set state = 'unknown', ended_at = now()
              from (select tenant_id, id from consent_requests q
                    where state = 'consumed' and (consumed_at < now() - make_interval(secs => $2)
@@ -73,7 +94,7 @@ impl Store {
                              and r.heartbeat_at > now() - make_interval(secs => $1)))
                    order by consumed_at limit $3 for update skip locked) due
              where c.tenant_id = due.tenant_id and c.id = due.id
-             returning c.tenant_id, c.id, c.state",
+             returning c.tenant_id, c.id, c.server, c.tool, c.state",
         )
         .bind(silent_s)
         .bind(LOST_AFTER_S)
@@ -81,17 +102,11 @@ impl Store {
         .fetch_all(&mut *tx)
         .await?;
         rows.extend(lost);
-        let steps = rows.iter().map(|(tenant, id, state)| StepTaken {
-            tenant: TenantId(*tenant),
-            id: *id,
-            step: state.as_str(),
-            names: None,
-        });
-        let steps: Vec<StepTaken<'_>> = steps.collect();
+        let steps: Vec<StepTaken<'_>> = rows.iter().map(SweptRow::step).collect();
         steps::write(&mut tx, author, &steps).await?;
         tx.commit().await?;
-        let swept = |(tenant, id, state): (Uuid, Uuid, Stored<ConsentState>)| {
-            Some(ConsentSwept { tenant: TenantId(tenant), id, state: state.known()? })
+        let swept = |row: SweptRow| {
+            Some(ConsentSwept { tenant: TenantId(row.tenant_id), id: row.id, state: row.state.known()? })
         };
         Ok(rows.into_iter().filter_map(swept).collect())
     }

@@ -26,7 +26,7 @@ impl Trusted {
     /// Returns the trusted hints. A definition that is not kept any more counts as the strictest: read-only.
     fn annotations(&self) -> Annotations {
         let read = |text: &String| Definition::read(text).map(|read| read.annotations).unwrap_or_default();
-        let only_read = Annotations { read_only: Some(true), destructive: Some(false) };
+        let only_read = Annotations { read_only: Some(true), destructive: Some(false), by_admin: false };
         self.approved_definition.as_ref().map_or(only_read, read)
     }
 

@@ -25,7 +25,7 @@ use crate::upstream::admission::shares::{
     MemoryHold, MemoryLimits, MemoryPurpose, MemoryVitals, Share, TenantShares,
 };
 use crate::upstream::error::{FailureKind, UpstreamError};
-use crate::upstream::http::meter::{Meter, Metered};
+use crate::upstream::http::meter::{Meter, Metered, Passage};
 
 /// Longest part of a TLS error that is kept, in characters.
 const TLS_REASON_CHARS_MAX: usize = 200;
@@ -60,10 +60,20 @@ pub fn native_tls() -> io::Result<Arc<rustls::ClientConfig>> {
     Ok(Arc::new(config))
 }
 
+/// Rules for the addresses of a dialer, besides those of the egress guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DialRules {
+    /// No others.
+    Servers,
+    /// Rules of web pages: https on port 443, unless `egress.allow` names the address.
+    Pages,
+}
+
 /// Parts that all connections of a pool share.
 #[derive(Clone, Debug)]
 pub(in crate::upstream) struct Dialer {
     egress: Arc<Egress>,
+    rules: DialRules,
     tls: Option<Arc<rustls::ClientConfig>>,
     connects: Arc<AtomicU64>,
     shares: Arc<TenantShares>,
@@ -75,7 +85,8 @@ impl Dialer {
     pub(in crate::upstream) fn new(egress: Arc<Egress>, tls: Option<Arc<rustls::ClientConfig>>) -> Self {
         let shares = Arc::new(TenantShares::new(MemoryLimits::default()));
         let share = shares.of(Uuid::nil());
-        Self { egress, tls, connects: Arc::default(), share, shares, measures: Arc::default() }
+        let rules = DialRules::Servers;
+        Self { egress, rules, tls, connects: Arc::default(), share, shares, measures: Arc::default() }
     }
 
     /// Sets the bounds on the memory of requests and answers.
@@ -87,6 +98,12 @@ impl Dialer {
     /// Returns a copy with the share of one upstream of this tenant.
     pub(in crate::upstream) fn for_upstream_of(&self, tenant: Uuid) -> Self {
         Self { share: self.shares.of(tenant), ..self.clone() }
+    }
+
+    /// Returns a copy for web pages of this tenant, which are at https on port 443 only, unless `egress.allow` names their
+    /// addresses.
+    pub(in crate::upstream) fn for_pages_of(&self, tenant: Uuid) -> Self {
+        Self { rules: DialRules::Pages, ..self.for_upstream_of(tenant) }
     }
 
     /// Returns the share of a tenant.
@@ -163,9 +180,10 @@ fn keep_alive() -> TcpKeepalive {
 fn refusal(error: &EgressError) -> UpstreamError {
     let kind = match error {
         EgressError::Unknown(_) => FailureKind::Unreachable,
-        EgressError::Url(_) | EgressError::Address { .. } | EgressError::TooMany(_) => {
-            FailureKind::EgressRefused
-        }
+        EgressError::Url(_)
+        | EgressError::Address { .. }
+        | EgressError::TooMany(_)
+        | EgressError::Page(_) => FailureKind::EgressRefused,
     };
     UpstreamError::unsent(kind, error.to_string())
 }
@@ -180,8 +198,10 @@ struct Tcp {
 
 impl Tcp {
     async fn connect(&self, uri: &Uri) -> Result<TokioIo<Metered>, UpstreamError> {
+        // before the check, so that no change after it goes unnoticed
+        let checked = self.dialer.egress.changes();
         let addresses = self.addresses(uri).await?;
-        let tcp = self.first_that_answers(&addresses).await.map_err(|error| {
+        let (tcp, address) = self.first_that_answers(&addresses).await.map_err(|error| {
             UpstreamError::unsent(FailureKind::Unreachable, format!("connecting failed: {}", error.kind()))
         })?;
         self.dialer.connects.fetch_add(1, Ordering::Relaxed);
@@ -193,7 +213,8 @@ impl Tcp {
         if let Err(error) = SockRef::from(&tcp).set_tcp_keepalive(&keep_alive()) {
             tracing::debug!(%error, "TCP keep-alive not set");
         }
-        Ok(TokioIo::new(Metered::new(tcp, self.meter.clone())))
+        let passage = Passage::new(&self.dialer.egress, address, checked);
+        Ok(TokioIo::new(Metered::new(tcp, self.meter.clone(), passage)))
     }
 
     /// Resolves the host in a task of its own: a look-up that nobody waits for any more still occupies its thread and
@@ -201,23 +222,27 @@ impl Tcp {
     async fn addresses(&self, uri: &Uri) -> Result<Vec<SocketAddr>, UpstreamError> {
         let lost = || UpstreamError::unsent(FailureKind::Unreachable, "the name could not be looked up");
         let turn = self.dialer.share.lookup().await.ok_or_else(lost)?;
-        let (egress, uri) = (Arc::clone(&self.dialer.egress), uri.clone());
+        let (egress, rules, uri) = (Arc::clone(&self.dialer.egress), self.dialer.rules, uri.clone());
         let found = tokio::spawn(async move {
             let _turn = turn;
-            egress.addresses(&uri).await
+            let found = egress.addresses(&uri).await?;
+            if rules == DialRules::Pages {
+                egress.check_page_addresses(&uri, &found)?;
+            }
+            Ok(found)
         });
-        found.await.map_err(|_| lost())?.map_err(|error| refusal(&error))
+        found.await.map_err(|_| lost())?.map_err(|error: EgressError| refusal(&error))
     }
 
     /// Connects to the first address that answers, in the given order. Each gets an equal share of the time left.
-    async fn first_that_answers(&self, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    async fn first_that_answers(&self, addresses: &[SocketAddr]) -> io::Result<(TcpStream, SocketAddr)> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for (tried, address) in addresses.iter().enumerate() {
             let now = Instant::now();
             let left = addresses.len().saturating_sub(tried).max(1);
             let share = self.deadline.saturating_duration_since(now) / u32::try_from(left).unwrap_or(1);
             match timeout_at(now + share, TcpStream::connect(address)).await {
-                Ok(Ok(tcp)) => return Ok(tcp),
+                Ok(Ok(tcp)) => return Ok((tcp, *address)),
                 Ok(Err(error)) => last = error,
                 Err(_) => last = io::ErrorKind::TimedOut.into(),
             }

@@ -15,6 +15,7 @@ use crate::domain::measure::{Measures, Transport};
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::connect::Dialer;
 use crate::upstream::http::post::{Http, Post, Reply};
+use crate::upstream::http::refused::says;
 use crate::upstream::http::session::{UpstreamSession, UpstreamSessions};
 use crate::upstream::http::wires::{Timeouts, Wires};
 use crate::upstream::protocol::ask::Ask;
@@ -160,7 +161,7 @@ impl HttpLink {
             headers,
             body,
             bytes_max: ask.bytes_max,
-            key: ask.key,
+            key: ask.caller.key,
             ear: ask.ear,
             reply_headers: (!is_modern).then_some(&session.headers),
             dispatched: &sent.dispatched,
@@ -288,7 +289,7 @@ fn exchanged(reply: Reply) -> Exchanged {
     match reply.answer {
         Some(answer) => Exchanged::Answer(answer),
         None => Exchanged::NoAnswer(NoAnswer {
-            says: format!("HTTP status {}", status.as_u16()),
+            says: says("", status),
             is_alive: status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS,
             is_about_the_request: matches!(status.as_u16(), 400 | 409 | 411 | 413..=417 | 422 | 431),
         }),

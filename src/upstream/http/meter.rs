@@ -1,7 +1,9 @@
 //! Bounds the bytes that an upstream may send before the head of its answer is complete. Each head has a bound of its
-//! own, but interim answers (`103 Early Hints`) could otherwise follow each other for ever, and cost time to read.
+//! own, but interim answers (`103 Early Hints`) could otherwise follow each other for ever, and cost time to read. It also
+//! ends connections to addresses that are not allowed any more.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +12,8 @@ use std::task::{Context, Poll, ready};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+
+use crate::upstream::admission::egress::Egress;
 
 /// Most bytes read until a head is complete. Some of the body may be among them.
 const BYTES_MAX: usize = 1024 * 1024;
@@ -53,17 +57,49 @@ impl Meter {
     }
 }
 
+/// Permission of a connection to go on to its address, which a change of the egress rules may end.
+#[derive(Debug)]
+pub(in crate::upstream) struct Passage {
+    egress: Arc<Egress>,
+    address: SocketAddr,
+    /// Number of changes of the rules at the last check.
+    checked: u64,
+}
+
+impl Passage {
+    /// Creates the permission of an address that has passed the check as of `checked` changes of the rules.
+    pub(in crate::upstream) fn new(egress: &Arc<Egress>, address: SocketAddr, checked: u64) -> Passage {
+        Passage { egress: Arc::clone(egress), address, checked }
+    }
+
+    fn check(&mut self) -> io::Result<()> {
+        let changes = self.egress.changes();
+        if changes == self.checked {
+            return Ok(());
+        }
+        if !self.egress.allows(self.address) {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "egress.allow does not name its address any more",
+            ));
+        }
+        self.checked = changes;
+        Ok(())
+    }
+}
+
 /// Connection whose reads are counted by a meter.
 pub(in crate::upstream) struct Metered {
     tcp: TcpStream,
     meter: Meter,
+    passage: Passage,
     /// Bytes written since other tasks could last run.
     written: usize,
 }
 
 impl Metered {
-    pub(in crate::upstream) fn new(tcp: TcpStream, meter: Meter) -> Self {
-        Self { tcp, meter, written: 0 }
+    pub(in crate::upstream) fn new(tcp: TcpStream, meter: Meter, passage: Passage) -> Self {
+        Self { tcp, meter, passage, written: 0 }
     }
 
     /// Notes a write; returns true, and wakes the task, if other tasks may run before the next one.
@@ -97,7 +133,10 @@ impl AsyncRead for Metered {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.tcp).poll_read(cx, buf);
         match read {
-            Poll::Ready(Ok(())) => Poll::Ready(self.meter.count(buf.filled().len() - before)),
+            Poll::Ready(Ok(())) => {
+                self.passage.check()?;
+                Poll::Ready(self.meter.count(buf.filled().len() - before))
+            }
             other => other,
         }
     }
@@ -105,6 +144,7 @@ impl AsyncRead for Metered {
 
 impl AsyncWrite for Metered {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.passage.check()?;
         if self.is_turn_over(cx) {
             return Poll::Pending;
         }
@@ -130,6 +170,7 @@ impl AsyncWrite for Metered {
             let first = bufs.iter().find(|buf| !buf.is_empty());
             return self.poll_write(cx, first.map_or(&[], |buf| buf));
         }
+        self.passage.check()?;
         if self.is_turn_over(cx) {
             return Poll::Pending;
         }
@@ -163,7 +204,9 @@ mod tests {
         let ran = Arc::new(AtomicBool::new(false));
         let other = Arc::clone(&ran);
         tokio::spawn(async move { other.store(true, Ordering::Relaxed) });
-        let mut metered = Metered::new(tcp, Meter::default());
+        let address = tcp.peer_addr().unwrap();
+        let passage = Passage::new(&Arc::new(Egress::new(vec![], vec![])), address, 0);
+        let mut metered = Metered::new(tcp, Meter::default(), passage);
         let bytes = vec![7; TURN_BYTES];
         metered.write_all(&bytes).await.unwrap();
         assert!(!ran.load(Ordering::Relaxed), "a turn is written at once");
@@ -173,6 +216,27 @@ mod tests {
         let mut read = Vec::new();
         peer.read_to_end(&mut read).await.unwrap();
         assert_eq!(read, [bytes, b"8".to_vec()].concat());
+    }
+
+    #[tokio::test]
+    async fn a_connection_ends_when_its_address_is_not_allowed_any_more() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut peer, _) = listener.accept().await.unwrap();
+        let allow = |net: &str| vec![net.parse().unwrap()];
+        let egress = Arc::new(Egress::new(allow("127.0.0.0/8"), vec![]));
+        let passage = Passage::new(&egress, tcp.peer_addr().unwrap(), 0);
+        let mut metered = Metered::new(tcp, Meter::default(), passage);
+        egress.allow_only(allow("127.0.0.0/16"));
+        metered.write_all(b"1").await.unwrap();
+        egress.allow_only(allow("10.0.0.0/8"));
+        assert_eq!(metered.write_all(b"2").await.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        peer.write_all(b"3").await.unwrap();
+        assert_eq!(metered.read_u8().await.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        drop(metered);
+        let mut read = Vec::new();
+        drop(peer.read_to_end(&mut read).await);
+        assert_eq!(read, b"1");
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub(super) mod embedder;
 pub(super) mod link;
 pub(super) mod meter;
 pub(super) mod post;
+mod refused;
 pub(super) mod rmcp;
 pub(super) mod session;
 pub(super) mod sse;

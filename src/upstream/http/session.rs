@@ -16,6 +16,7 @@ use crate::domain::relay::Relay;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::discover;
 use crate::upstream::http::post::{Http, Post, Reply};
+use crate::upstream::http::refused::{explained, says};
 use crate::upstream::protocol::hello::{HELLO_BYTES_MAX, VERSIONS, version_of};
 use crate::upstream::protocol::jsonrpc::{self, Answer, MODERN};
 use crate::upstream::protocol::measures::{Life, OwnRequest};
@@ -265,6 +266,8 @@ impl UpstreamSessions {
         let began = Instant::now();
         let reply = self.http.post(post).await;
         let refused = reply.as_ref().ok().and_then(refused);
+        let without_answer =
+            reply.as_ref().ok().filter(|reply| reply.answer.is_none()).map(|reply| reply.status);
         let session = reply.and_then(|reply| self.accept(reply, began));
         match &session {
             Ok(session) => {
@@ -273,7 +276,10 @@ impl UpstreamSessions {
             }
             Err(error) => asked.ended(refused.unwrap_or(End::Failed(error.kind.name()))),
         }
-        let mut session = session?;
+        let mut session = match without_answer {
+            Some(status) => return Err(explained(&self.http, &self.base, status).await),
+            None => session?,
+        };
         let body = jsonrpc::notification("notifications/initialized");
         let status = self.http.tell(session.headers.clone(), body).await?;
         if !status.is_success() {
@@ -300,10 +306,7 @@ impl UpstreamSessions {
                 return Err(UpstreamError::invalid(format!("initialize was refused with code {code}")));
             }
             None => {
-                let status = reply.status.as_u16();
-                return Err(UpstreamError::invalid(format!(
-                    "initialize was answered with HTTP status {status}"
-                )));
+                return Err(UpstreamError::invalid(says("initialize was answered with ", reply.status)));
             }
         };
         let version = version_of(&result)?;

@@ -1,9 +1,9 @@
 //! Requests from the gateway to an upstream.
 
 use bytes::Bytes;
-use uuid::Uuid;
 
 use crate::upstream::error::UpstreamError;
+use crate::upstream::protocol::events::{CallerMark, PageCall};
 use crate::upstream::protocol::jsonrpc::Round;
 use crate::upstream::protocol::questions::Ear;
 
@@ -18,10 +18,12 @@ pub(in crate::upstream) struct Ask<'a> {
     pub(in crate::upstream) param_headers: &'a [(String, String)],
     /// Caller as the upstream may talk to it; `None` if nobody listens.
     pub(in crate::upstream) ear: Option<Ear<'a>>,
+    /// Form that the request fills in; `None` for any tool but a page's.
+    pub(in crate::upstream) page: Option<&'a PageCall>,
     /// Multi-round-trip part of a caller's request; `None` for the gateway's own requests.
     pub(in crate::upstream) round: Option<&'a Round>,
-    /// API key whose share of memory the answer takes; `None` if there is none.
-    pub(in crate::upstream) key: Option<Uuid>,
+    /// Caller of the request, whose share of memory the answer takes.
+    pub(in crate::upstream) caller: CallerMark,
     pub(in crate::upstream) bytes_max: usize,
 }
 
@@ -44,8 +46,9 @@ impl<'a> Ask<'a> {
             meta: &[],
             param_headers: &[],
             ear: None,
+            page: None,
             round: None,
-            key: None,
+            caller: CallerMark::default(),
             bytes_max,
         }
     }

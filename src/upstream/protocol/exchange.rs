@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -94,6 +95,11 @@ pub(in crate::upstream) trait UpstreamExchange: Any + Send + Sync {
         false
     }
 
+    /// Returns what the last listing found on web pages, a JSON text; `None` before it, and for other upstreams.
+    fn page_report(&self) -> Option<Arc<str>> {
+        None
+    }
+
     /// Ends a backoff of the upstream's own.
     fn end_rest(&self) {}
 
@@ -150,6 +156,9 @@ pub(in crate::upstream) fn verdict(ended: &Result<Exchanged, UpstreamError>) -> 
             | FailureKind::NoPlace
             | FailureKind::NoRounds
             | FailureKind::Unsendable
+            | FailureKind::Changed
+            | FailureKind::Unrecorded
+            | FailureKind::DraftGone
             | FailureKind::Locked => HealthVerdict::Nothing,
         },
     }

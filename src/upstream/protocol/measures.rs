@@ -28,7 +28,11 @@ impl FailureKind {
             FailureKind::Overloaded => "overloaded",
             FailureKind::Resting { .. } => "resting",
             FailureKind::NotRunning { .. } | FailureKind::NoPlace => "not_running",
-            FailureKind::NoRounds | FailureKind::Unsendable => "unsendable",
+            FailureKind::NoRounds
+            | FailureKind::Unsendable
+            | FailureKind::Changed
+            | FailureKind::Unrecorded
+            | FailureKind::DraftGone => "unsendable",
             FailureKind::Timeout => "timeout",
             FailureKind::Lost => "lost",
             FailureKind::Invalid => "invalid",

@@ -3,10 +3,12 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, oneshot};
@@ -25,8 +27,13 @@ pub(in crate::upstream) const UPSTREAM_REQUESTS_MAX: usize = 64;
 pub(in crate::upstream) const QUESTION_WAIT_MAX: Duration = Duration::from_secs(300);
 /// Bytes of log messages that one request passes on; later ones are dropped.
 pub(in crate::upstream) const LOG_BYTES_MAX: usize = 256 * 1024;
+/// Notification that a page is done (MCP 2025-11-25).
+pub(in crate::upstream) const PAGE_DONE: &str = "notifications/elicitation/complete";
 /// Longest id of an upstream's own request that is repeated in a reply, in bytes as it is written.
 pub(in crate::upstream) const ID_BYTES_MAX: usize = 256;
+
+/// Longest `params` of the notification that a page is done, in bytes.
+const PAGE_DONE_BYTES_MAX: usize = 4096;
 
 /// JSON-RPC error code for a question that nobody answered in time.
 const UNANSWERED: i64 = -32001;
@@ -104,12 +111,15 @@ pub(in crate::upstream) struct Talk<'a> {
     ear: Option<Ear<'a>>,
     log: LogFilter,
     open: Vec<OpenQuestion<'a>>,
+    /// Ids of the pages that the caller was asked to open, and has answered about; each question adds one at most.
+    pages: Arc<Mutex<Vec<String>>>,
 }
 
 impl<'a> Talk<'a> {
     /// Creates the talk to a caller; `None` if nobody listens.
     pub(in crate::upstream) fn new(ear: Option<Ear<'a>>) -> Self {
-        Self { ear, log: LogFilter::new(ear.and_then(|ear| ear.log_level())), open: Vec::new() }
+        let log = LogFilter::new(ear.and_then(|ear| ear.log_level()));
+        Self { ear, log, open: Vec::new(), pages: Arc::default() }
     }
 
     /// Returns the event for a notification during the request `of`; `None` if the caller does not get it.
@@ -125,8 +135,22 @@ impl<'a> Talk<'a> {
                 Some(CallEvent::Progress)
             }
             "notifications/message" if self.log.passes(params) => Some(CallEvent::Log),
+            PAGE_DONE if self.ends_page(params) => Some(CallEvent::PageDone),
             _ => None,
         }
+    }
+
+    /// Returns whether a notification ends a page that the caller was asked to open. Each page ends once.
+    pub(in crate::upstream) fn ends_page(&self, params: &RawValue) -> bool {
+        let params = params.get();
+        let is_sound = params.len() <= PAGE_DONE_BYTES_MAX
+            && params.starts_with('{')
+            && json::check(params).is_ok()
+            && !has_other_spelling(params);
+        let id = is_sound.then(|| text(params, "elicitationId")).flatten();
+        let mut pages = self.pages.lock();
+        let known = id.and_then(|id| pages.iter().position(|page| *page == id));
+        known.map(|at| pages.swap_remove(at)).is_some()
     }
 
     /// Passes an event on to the caller. One that does not keep up misses it.
@@ -177,9 +201,13 @@ impl<'a> Talk<'a> {
     ) {
         let Some(ear) = self.ear else { return };
         let raw: Box<str> = id.into();
-        let id = raw.clone();
+        let (id, page, pages) = (raw.clone(), page(kind, &params), Arc::clone(&self.pages));
         let work = Box::pin(async move {
             let reply = put(ear, kind, params, QUESTION_WAIT_MAX).await;
+            // before the upstream has the answer, and may say that the page is done
+            if matches!(reply, QuestionReply::Result(_)) {
+                pages.lock().extend(page);
+            }
             deliver(jsonrpc::reply(&raw, &reply)).await;
         });
         self.open.push(OpenQuestion { id, work });
@@ -217,6 +245,20 @@ async fn put(ear: Ear<'_>, kind: QuestionKind, params: Bytes, wait_max: Duration
         Ok(None) => QuestionReply::unasked("The client cannot be asked now"),
         Err(_) => refused(UNANSWERED, "Nobody answered in time"),
     }
+}
+
+/// Returns the id of the page that a question is about; `None` for any other question.
+fn page(kind: QuestionKind, params: &Bytes) -> Option<String> {
+    let params = std::str::from_utf8(params).ok().filter(|_| kind == QuestionKind::Elicitation)?;
+    let mode = text(params, "mode").filter(|mode| mode == "url");
+    // a longer one would never be found
+    mode.and_then(|_| text(params, "elicitationId")).filter(|id| id.len() <= PAGE_DONE_BYTES_MAX)
+}
+
+/// Returns the value of a member that is a text.
+fn text(object: &str, name: &str) -> Option<String> {
+    let [value] = json::find_members(object, [name]).ok()?;
+    serde_json::from_str(value?).ok()
 }
 
 fn refused(code: i64, message: &str) -> QuestionReply {
@@ -334,6 +376,56 @@ mod tests {
         assert_eq!((late, crowded), (UNANSWERED, -32603));
         assert!(sent.asked() >= short && !sent.is_asking());
         assert_eq!(places.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_page_ends_once_and_only_if_the_caller_answered_about_it() {
+        let (hears, mut heard) = caller();
+        let (sent, places) = (Sent::default(), Semaphore::new(4));
+        let mut talk = Talk::new(Some(Ear { hears: &hears, relay: ALL, sent: &sent, places: &places }));
+        let (replied, mut replies) = mpsc::channel::<Bytes>(4);
+        let ended = |talk: &mut Talk<'_>, params: &str| talk.event(PAGE_DONE, raw(params), 1).is_some();
+        for (id, params) in [
+            ("1", r#"{"mode":"url","url":"https://x.example","elicitationId":"one"}"#),
+            ("2", r#"{"mode":"url","url":"https://x.example","elicitationId":"two"}"#),
+            ("3", r#"{"mode":"form","elicitationId":"three"}"#),
+        ] {
+            let replied = replied.clone();
+            talk.ask(QuestionKind::Elicitation, id, params.into(), |body| async move {
+                replied.send(body).await.unwrap();
+            });
+        }
+        assert!(!ended(&mut talk, r#"{"elicitationId":"one"}"#), "nobody has seen it yet");
+        let client = async {
+            for answer in [true, false, true] {
+                let reply = question(&mut heard).await.reply;
+                match answer {
+                    true => drop(reply.send(QuestionReply::Result(r#"{"action":"accept"}"#.into()))),
+                    false => drop(reply.send(QuestionReply::unasked("no"))),
+                }
+                replies.recv().await.unwrap();
+            }
+        };
+        tokio::select! {
+            () = client => {}
+            never = talk.go_on() => match never {},
+        }
+        for unknown in [
+            r#"{"elicitationId":"two"}"#,
+            r#"{"elicitationId":"three"}"#,
+            r#"{"elicitationId":7}"#,
+            r#"{"ElicitationId":"one"}"#,
+            r#"{"elicitationId":"one","elicitationId":"one"}"#,
+            r#"["one"]"#,
+            "{}",
+        ] {
+            assert!(!ended(&mut talk, unknown), "{unknown}");
+        }
+        let long = format!(r#"{{"elicitationId":"one","a":"{}"}}"#, "x".repeat(PAGE_DONE_BYTES_MAX));
+        assert!(!ended(&mut talk, &long));
+        assert!(ended(&mut talk, r#"{"elicitationId":"one"}"#));
+        assert!(!ended(&mut talk, r#"{"elicitationId":"one"}"#), "once");
+        assert!(!ended(&mut Talk::new(None), r#"{"elicitationId":"one"}"#));
     }
 
     #[tokio::test]

@@ -1,10 +1,11 @@
 //! Log of a server: the standard error of its program, and events of the program.
 
-use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -18,6 +19,10 @@ pub const LINE_BYTES_MAX: usize = 2048;
 /// Most lines of one server that are kept at once, plus [`LINES_PER_S`]; further ones are counted.
 const LINES_BURST: u32 = 200;
 const LINES_PER_S: u32 = 50;
+/// Most of the last lines of standard error that are told with a failure.
+const LAST_LINES_MAX: usize = 5;
+/// Longest part of such a line, in bytes.
+const LAST_LINE_BYTES_MAX: usize = 150;
 
 /// Source of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +62,8 @@ pub(super) struct ServerLog {
     turns: Arc<Semaphore>,
     pace: Mutex<Pace>,
     left_out: AtomicU64,
+    /// Last lines of standard error since the program's start, without secrets.
+    last: Mutex<VecDeque<String>>,
 }
 
 impl ServerLog {
@@ -68,14 +75,46 @@ impl ServerLog {
         turns: Arc<Semaphore>,
     ) -> Self {
         let pace = Mutex::new(Pace::new(LINES_BURST, LINES_PER_S));
-        Self { tenant, server, command, journal, turns, pace, left_out: AtomicU64::new(0) }
+        Self {
+            tenant,
+            server,
+            command,
+            journal,
+            turns,
+            pace,
+            left_out: AtomicU64::new(0),
+            last: Mutex::default(),
+        }
     }
 
     /// Logs a line of the program's standard error.
     pub(super) fn stderr(&self, raw: Raw<'_>) {
         if self.has_turn() {
+            self.keep_last(raw);
             self.write(LogSource::Stderr, raw);
         }
+    }
+
+    /// Logs that the program was started; what was written before is not of this start.
+    pub(super) fn started(&self, id: i32) {
+        self.last.lock().clear();
+        self.event(&format!("started, process {id}"));
+    }
+
+    /// Returns the last lines of the program's standard error since its start, on one line and without secrets; `None` if
+    /// it wrote none.
+    pub(super) fn last_lines(&self) -> Option<String> {
+        let last = self.last.lock();
+        (!last.is_empty()).then(|| last.iter().map(String::as_str).collect::<Vec<_>>().join(" / "))
+    }
+
+    fn keep_last(&self, raw: Raw<'_>) {
+        let Some(text) = log_line::fit(raw, LAST_LINE_BYTES_MAX, self.command.secrets()) else { return };
+        let mut last = self.last.lock();
+        if last.len() >= LAST_LINES_MAX {
+            last.pop_front();
+        }
+        last.push_back(text);
     }
 
     /// Logs something on the program's standard output that is no message; `what` describes it.

@@ -25,6 +25,9 @@ use crate::upstream::target::{Program, Target};
 /// Longest wait for a program to end during a restart.
 const RESTART_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// Longest wait, after the pipe to a program broke, for the program to end.
+const END_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// Handle of one server's program on this replica. Dropping it ends the program.
 pub(in crate::upstream) struct Keeper {
     shared: Arc<Shared>,
@@ -53,6 +56,7 @@ impl Keeper {
     async fn pass(&self, ask: &Ask<'_>, sent: &Sent) -> Result<Answer, UpstreamError> {
         let _open = Open::new(&self.shared, ask.method);
         let session = self.session().await?;
+        let start = self.shared.start();
         let id = session.wire.id();
         let meta = Meta {
             modern: session.era == Era::Modern,
@@ -68,13 +72,41 @@ impl Keeper {
             body: jsonrpc::request(id, ask.method, ask.members, meta),
             bytes_max: ask.bytes_max,
             // the gateway's own requests have no rounds
-            is_call: ask.round.is_some(),
+            caller: ask.round.map(|_| ask.caller),
             ear: ask.ear,
             may_ask: session.era == Era::Handshake,
             dispatched: &sent.dispatched,
             farewell: Some(jsonrpc::cancelled(id)),
         };
-        session.wire.ask(request).await
+        match session.wire.ask(request).await {
+            // a caller hears at once that the program is gone; whoever lists it hears why
+            Err(error) if ask.round.is_none() && error.kind == FailureKind::Lost => {
+                Err(self.with_end(error, start).await)
+            }
+            answered => answered,
+        }
+    }
+
+    /// Adds to an error, for the operator, how the program of this start ended, as soon as that is known.
+    async fn with_end(&self, error: UpstreamError, start: u64) -> UpstreamError {
+        drop(timeout(END_WAIT_MAX, self.until_ended(start)).await);
+        match self.shared.last_end() {
+            Some(end) => error.with_aside(end),
+            None => error,
+        }
+    }
+
+    /// Waits until the program of this start, or of an earlier one, has ended.
+    async fn until_ended(&self, start: u64) {
+        loop {
+            let moved = self.shared.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            if self.shared.has_ended(start) {
+                return;
+            }
+            moved.await;
+        }
     }
 
     /// Returns the session with the running program. The first caller starts it, later ones wait for the same start.
@@ -113,18 +145,7 @@ impl Keeper {
     async fn end_now(&self) {
         let found = self.shared.end_now();
         self.shared.children.end_before(&self.shared);
-        let ended = async {
-            loop {
-                let moved = self.shared.moved.notified();
-                tokio::pin!(moved);
-                moved.as_mut().enable();
-                if self.shared.has_ended(found) {
-                    return;
-                }
-                moved.await;
-            }
-        };
-        drop(timeout(RESTART_WAIT_MAX, ended).await);
+        drop(timeout(RESTART_WAIT_MAX, self.until_ended(found)).await);
         self.shared.end_rest();
     }
 }

@@ -47,7 +47,7 @@ async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
         };
     let id = process.id().unwrap_or_default();
     shared.children.warden.watch(id);
-    shared.log.event(&format!("started, process {id}"));
+    shared.log.started(id);
     let (wire, mut tasks) = connect(shared, pipes);
     let ended = tokio::select! {
         biased;
@@ -203,7 +203,7 @@ async fn ask(wire: &PipeWire, id: u64, body: Bytes) -> Result<Answer, UpstreamEr
         id,
         body,
         bytes_max: HELLO_BYTES_MAX,
-        is_call: false,
+        caller: None,
         ear: None,
         may_ask: false,
         dispatched: &AtomicBool::new(false),

@@ -19,7 +19,7 @@ use crate::upstream::admission::shares::{MemoryHold, Share};
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::protocol::jsonrpc::{self, RpcMessage};
 use crate::upstream::protocol::offers::Announced;
-use crate::upstream::protocol::questions::ID_BYTES_MAX;
+use crate::upstream::protocol::questions::{ID_BYTES_MAX, PAGE_DONE};
 
 /// Most bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
@@ -141,6 +141,12 @@ impl LineReader {
             (Some("notifications/message"), None) => {
                 if let Some(params) = message.params {
                     self.wire.log(params, || kept(line, params, memory));
+                }
+                line.len()
+            }
+            (Some(PAGE_DONE), None) => {
+                if let Some(params) = message.params {
+                    self.wire.end_page(&kept(line, params, memory));
                 }
                 line.len()
             }
@@ -270,6 +276,7 @@ mod tests {
 
     use super::*;
     use crate::upstream::admission::shares::{MemoryLimits, TenantShares};
+    use crate::upstream::protocol::events::CallerMark;
     use crate::upstream::protocol::jsonrpc::Answer;
     use crate::upstream::stdio::wire::{Outgoing, PipeRequest};
     use crate::upstream::target::command::ProgramCommand;
@@ -315,7 +322,7 @@ mod tests {
                 id,
                 body,
                 bytes_max,
-                is_call: true,
+                caller: Some(CallerMark::default()),
                 ear: None,
                 may_ask: false,
                 dispatched: &dispatched,

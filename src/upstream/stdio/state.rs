@@ -79,7 +79,7 @@ enum Phase {
     /// The program takes requests.
     Up(Arc<ProgramSession>),
     /// The program failed, and does not start again until then.
-    Resting { until: Instant, why: String },
+    Resting { until: Instant, why: String, last_lines: Option<String> },
 }
 
 /// State of a program for a caller that wants to use it.
@@ -167,11 +167,15 @@ impl Shared {
         match &state.phase {
             Phase::Up(session) => return Ok(Now::Up(Arc::clone(session))),
             Phase::Starting | Phase::Ending | Phase::FallingAsleep => return Ok(Now::Coming),
-            Phase::Resting { until, why } if Instant::now() < *until => {
+            Phase::Resting { until, why, last_lines } if Instant::now() < *until => {
                 let rest = *until - Instant::now();
                 let retry_s = u32::try_from(rest.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
                 let kind = FailureKind::NotRunning { retry_s: Some(retry_s) };
-                return Err(UpstreamError::unsent(kind, why.clone()));
+                let failed = UpstreamError::unsent(kind, why.clone());
+                return Err(match last_lines {
+                    Some(lines) => failed.with_aside(ends_with(lines)),
+                    None => failed,
+                });
             }
             Phase::Off | Phase::Asleep | Phase::Resting { .. } => {}
         }
@@ -193,6 +197,22 @@ impl Shared {
         let end = state.end.clone();
         drop(state);
         Ok(Now::Due(Start { place, end }))
+    }
+
+    /// Returns the number of the program's last start.
+    pub(super) fn start(&self) -> u64 {
+        self.state.lock().start
+    }
+
+    /// Returns how the program failed, with its last lines; `None` if it did not, or has been started again.
+    pub(super) fn last_end(&self) -> Option<String> {
+        match &self.state.lock().phase {
+            Phase::Resting { why, last_lines: Some(lines), .. } => {
+                Some(format!("{why}; {}", ends_with(lines)))
+            }
+            Phase::Resting { why, .. } => Some(why.to_string()),
+            _ => None,
+        }
     }
 
     /// Returns the era that the program spoke last; `None` if it is unknown.
@@ -305,12 +325,17 @@ impl Shared {
                 let rest = state.backoff.delay();
                 let seconds = rest.as_secs();
                 self.log.event(&format!("{why}; it is not started again for {seconds} s"));
-                state.phase = Phase::Resting { until: Instant::now() + rest, why };
+                let last_lines = self.log.last_lines();
+                state.phase = Phase::Resting { until: Instant::now() + rest, why, last_lines };
             }
         }
         drop(state);
         self.moved.notify_waiters();
     }
+}
+
+fn ends_with(lines: &str) -> String {
+    format!("its standard error ends with: {lines}")
 }
 
 impl RunningProgram for Shared {

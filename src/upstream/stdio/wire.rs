@@ -1,9 +1,10 @@
 //! Many requests at a time over the pipes of one program, matched to their answers by id.
 
+mod past;
+
 use std::borrow::Borrow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -13,8 +14,10 @@ use tokio::process::ChildStdin;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use self::past::Past;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::protocol::events::CallEvent;
+use crate::upstream::protocol::events::CallerMark;
 use crate::upstream::protocol::hello::HELLO_BYTES_MAX;
 use crate::upstream::protocol::jsonrpc::{self, Answer};
 use crate::upstream::protocol::questions::{Ear, LogFilter, Talk, UPSTREAM_REQUESTS_MAX};
@@ -22,17 +25,12 @@ use crate::upstream::protocol::questions::{Ear, LogFilter, Talk, UPSTREAM_REQUES
 /// Most messages on their way to a program; later senders wait until it has taken one.
 const OUTGOING_MAX: usize = 8;
 
-/// Time for which a program may still work on a call that was given up.
-const STRAY_TIME: Duration = Duration::from_secs(300);
-/// Most calls that were given up whose late answers are waited for.
-const STRAYS_MAX: usize = 1024;
-
 /// Carries requests to a program, and answers back to their callers.
 pub(super) struct PipeWire {
     outgoing: mpsc::Sender<Bytes>,
     /// Callers that wait, by request id; `None` once the program has ended.
     waiting: Mutex<Option<HashMap<u64, Waiter>>>,
-    strays: Mutex<Strays>,
+    past: Mutex<Past>,
     next_id: AtomicU64,
     /// Whether the program announced a change of a list since that was last taken.
     announced: AtomicBool,
@@ -45,8 +43,8 @@ pub(super) type Outgoing = mpsc::Receiver<Bytes>;
 pub(super) struct Waiter {
     pub(super) answer: oneshot::Sender<Result<Answer, UpstreamError>>,
     pub(super) bytes_max: usize,
-    /// True if a caller's request waits, and none of the gateway's own.
-    is_call: bool,
+    /// Caller that waits; `None` for the gateway itself.
+    caller: Option<CallerMark>,
     /// Queue for progress; `None` if none is wanted.
     progress: Option<mpsc::Sender<CallEvent>>,
     /// Queue for log messages, with the filter that they pass; `None` if none are wanted.
@@ -68,41 +66,8 @@ pub(super) enum ProgramSays {
     },
     /// Raw id of a request that the program takes back.
     TakesBack(Box<RawValue>),
-}
-
-/// Calls that were given up and that the program may still work on. What it asks meanwhile may be about one of them, and
-/// must not reach the caller of another.
-#[derive(Debug, Default)]
-struct Strays {
-    /// Ids of the calls.
-    ids: HashSet<u64>,
-    /// True if there were more than [`STRAYS_MAX`], of which the rest is not known.
-    is_over: bool,
-    /// Time after which the program counts as done with all of them.
-    until: Option<Instant>,
-}
-
-impl Strays {
-    fn add(&mut self, id: u64, now: Instant) {
-        self.until = Some(now + STRAY_TIME);
-        if self.ids.len() < STRAYS_MAX {
-            self.ids.insert(id);
-        } else {
-            self.is_over = true;
-        }
-    }
-
-    /// Notes that the program is done with a call, as its late answer shows.
-    fn remove(&mut self, id: u64) {
-        self.ids.remove(&id);
-    }
-
-    fn is_empty(&mut self, now: Instant) -> bool {
-        if self.until.is_some_and(|until| now >= until) {
-            *self = Self::default();
-        }
-        self.ids.is_empty() && !self.is_over
-    }
+    /// Raw `params` of the notification that a page is done.
+    EndsPage(Bytes),
 }
 
 /// Request to a program.
@@ -110,8 +75,8 @@ pub(super) struct PipeRequest<'a> {
     pub(super) id: u64,
     pub(super) body: Bytes,
     pub(super) bytes_max: usize,
-    /// True for a caller's request, and none of the gateway's own.
-    pub(super) is_call: bool,
+    /// Caller of the request; `None` for the gateway itself.
+    pub(super) caller: Option<CallerMark>,
     /// Caller as the program may talk to it; `None` if nobody listens.
     pub(super) ear: Option<Ear<'a>>,
     /// True if the program speaks in an era in which it may ask the caller something.
@@ -127,7 +92,7 @@ impl PipeWire {
         let (outgoing, taken) = mpsc::channel(OUTGOING_MAX);
         let waiting = Mutex::new(Some(HashMap::new()));
         let (next_id, announced) = (AtomicU64::new(1), AtomicBool::new(false));
-        let wire = Self { outgoing, waiting, strays: Mutex::default(), next_id, announced };
+        let wire = Self { outgoing, waiting, past: Mutex::default(), next_id, announced };
         (wire, taken)
     }
 
@@ -150,7 +115,7 @@ impl PipeWire {
         let waiter = Waiter {
             answer,
             bytes_max: request.bytes_max,
-            is_call: request.is_call,
+            caller: request.caller,
             progress: ear.filter(|ear| ear.hears.progress).map(|ear| ear.hears.events.clone()),
             log: ear.and_then(|ear| {
                 let level = ear.log_level()?;
@@ -163,7 +128,7 @@ impl PipeWire {
             None => return Err(ended()),
         }
         let mut asked =
-            Asked { wire: self, id: request.id, is_call: request.is_call, farewell: request.farewell };
+            Asked { wire: self, id: request.id, caller: request.caller, farewell: request.farewell };
         request.dispatched.store(true, Ordering::Relaxed);
         slot.send(line(&request.body));
         let answer = match asks {
@@ -195,6 +160,12 @@ impl PipeWire {
                 ProgramSays::Asks { method, id, params } => (method, id, params),
                 ProgramSays::TakesBack(id) => {
                     talk.withdraw(&id);
+                    continue;
+                }
+                ProgramSays::EndsPage(params) => {
+                    if serde_json::from_slice(&params).is_ok_and(|raw| talk.ends_page(raw)) {
+                        talk.tell(CallEvent::PageDone(params));
+                    }
                     continue;
                 }
             };
@@ -232,9 +203,18 @@ impl PipeWire {
 
     /// Tells all callers that the program has taken a request back: one of them may have it.
     pub(super) fn take_back(&self, id: &RawValue) {
+        self.tell_askable(|| ProgramSays::TakesBack(id.to_owned()));
+    }
+
+    /// Tells all callers that a page is done: one of them may have been asked to open it.
+    pub(super) fn end_page(&self, params: &Bytes) {
+        self.tell_askable(|| ProgramSays::EndsPage(params.clone()));
+    }
+
+    fn tell_askable(&self, says: impl Fn() -> ProgramSays) {
         for waiter in self.waiting.lock().iter().flat_map(HashMap::values) {
             if let Some(asked) = &waiter.asked {
-                drop(asked.try_send(ProgramSays::TakesBack(id.to_owned())));
+                drop(asked.try_send(says()));
             }
         }
     }
@@ -250,11 +230,12 @@ impl PipeWire {
         }
     }
 
-    /// Returns the only call under way; `None` if there are several, or some that were given up.
+    /// Returns the only call under way; `None` if there are several, or if the program may still speak of earlier ones.
     fn only_call<W: Borrow<Waiter>>(&self, waiting: impl Iterator<Item = W>) -> Option<W> {
-        let mut calls = waiting.filter(|waiter| Borrow::<Waiter>::borrow(waiter).is_call);
-        let first = calls.next()?;
-        (calls.next().is_none() && self.strays.lock().is_empty(Instant::now())).then_some(first)
+        let mut calls =
+            waiting.filter_map(|waiter| Some((Borrow::<Waiter>::borrow(&waiter).caller?, waiter)));
+        let (caller, first) = calls.next()?;
+        (calls.next().is_none() && self.past.lock().is_over_for(caller, Instant::now())).then_some(first)
     }
 
     /// Sends a message that has no answer, if there is room for it in the queue.
@@ -277,8 +258,9 @@ impl PipeWire {
     /// Removes and returns the caller that waits for this answer.
     pub(super) fn take(&self, id: u64) -> Option<Waiter> {
         let found = self.waiting.lock().as_mut()?.remove(&id);
-        if found.is_none() {
-            self.strays.lock().remove(id);
+        match &found {
+            Some(waiter) => self.past.lock().ended(waiter.caller, Instant::now()),
+            None => self.past.lock().answered_late(id, Instant::now()),
         }
         found
     }
@@ -309,7 +291,7 @@ impl PipeWire {
 struct Asked<'a> {
     wire: &'a PipeWire,
     id: u64,
-    is_call: bool,
+    caller: Option<CallerMark>,
     farewell: Option<Bytes>,
 }
 
@@ -318,8 +300,8 @@ impl Asked<'_> {
     fn give_up(&self) -> bool {
         let mut waiting = self.wire.waiting.lock();
         let was_open = waiting.as_mut().is_some_and(|waiting| waiting.remove(&self.id).is_some());
-        if was_open && self.is_call {
-            self.wire.strays.lock().add(self.id, Instant::now());
+        if let Some(caller) = self.caller.filter(|_| was_open) {
+            self.wire.past.lock().given_up(self.id, caller, Instant::now());
         }
         was_open
     }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+
 /// `PATH` of programs whose entry sets none.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Name in an entry's list of tenants that stands for every tenant.
@@ -50,6 +52,11 @@ impl ProgramCommand {
         env.map(|(_, value)| value.as_str()).filter(|value| value.len() >= SECRET_BYTES_MIN)
     }
 
+    /// Returns whether both run the same program in the same way, whoever may use it.
+    pub(super) fn runs_as(&self, other: &ProgramCommand) -> bool {
+        self.argv == other.argv && self.env == other.env
+    }
+
     fn is_for(&self, tenant: &str) -> bool {
         self.tenants.iter().any(|name| name == ALL || name == tenant)
     }
@@ -74,18 +81,42 @@ impl NoCommand {
     }
 }
 
-/// Programs that the deployment configures.
+/// Programs that the deployment configures; they may be replaced while the gateway runs.
 #[derive(Debug, Default)]
 pub struct Commands {
+    now: ArcSwap<Offered>,
+}
+
+/// Programs of the deployment, as one reading of its settings names them.
+#[derive(Debug, Default)]
+struct Offered {
+    /// Number of replacements before.
+    generation: u64,
     /// Programs by name; `None` if stdio servers are switched off.
     by_name: Option<BTreeMap<String, Arc<ProgramCommand>>>,
 }
 
+/// Result of a look-up: the program, or why there is none, and the number of replacements before.
+pub(super) type LookedUp = (Result<Arc<ProgramCommand>, NoCommand>, u64);
+
 impl Commands {
     /// Creates the set of programs from their names and commands.
     pub fn new(by_name: BTreeMap<String, ProgramCommand>) -> Commands {
-        let by_name = by_name.into_iter().map(|(name, command)| (name, Arc::new(command)));
-        Commands { by_name: Some(by_name.collect()) }
+        let commands = Commands {
+            now: ArcSwap::from_pointee(Offered { generation: 0, by_name: Some(BTreeMap::new()) }),
+        };
+        commands.replace(by_name);
+        commands
+    }
+
+    /// Replaces all programs, unless the deployment runs none. Programs that run are not touched.
+    pub fn replace(&self, by_name: BTreeMap<String, ProgramCommand>) {
+        if self.are_off() {
+            return;
+        }
+        let by_name: BTreeMap<_, _> =
+            by_name.into_iter().map(|(name, command)| (name, Arc::new(command))).collect();
+        self.now.rcu(|before| Offered { generation: before.generation + 1, by_name: Some(by_name.clone()) });
     }
 
     /// Creates the set of a deployment that runs no programs.
@@ -99,18 +130,29 @@ impl Commands {
     /// [`NoCommand::Off`] if the deployment runs no programs; [`NoCommand::Unknown`] if the program does not exist or
     /// is not for this tenant.
     pub fn find(&self, name: &str, tenant: &str) -> Result<Arc<ProgramCommand>, NoCommand> {
-        let by_name = self.by_name.as_ref().ok_or(NoCommand::Off)?;
-        by_name.get(name).filter(|command| command.is_for(tenant)).cloned().ok_or(NoCommand::Unknown)
+        self.look_up(name, tenant).0
+    }
+
+    pub(super) fn look_up(&self, name: &str, tenant: &str) -> LookedUp {
+        let now = self.now.load();
+        let found = match &now.by_name {
+            None => Err(NoCommand::Off),
+            Some(by_name) => {
+                by_name.get(name).filter(|command| command.is_for(tenant)).cloned().ok_or(NoCommand::Unknown)
+            }
+        };
+        (found, now.generation)
     }
 
     /// Returns whether the deployment runs no programs.
     pub fn are_off(&self) -> bool {
-        self.by_name.is_none()
+        self.now.load().by_name.is_none()
     }
 
     /// Returns the names of the programs that this tenant may use.
-    pub fn names_for(&self, tenant: &str) -> Vec<&str> {
-        let all = self.by_name.iter().flatten();
-        all.filter(|(_, command)| command.is_for(tenant)).map(|(name, _)| name.as_str()).collect()
+    pub fn names_for(&self, tenant: &str) -> Vec<String> {
+        let now = self.now.load();
+        let all = now.by_name.iter().flatten();
+        all.filter(|(_, command)| command.is_for(tenant)).map(|(name, _)| name.clone()).collect()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Described;
 use crate::domain::span::Span;
-use crate::upstream::target::command::{NoCommand, ProgramCommand};
+use crate::upstream::target::command::{Commands, NoCommand, ProgramCommand};
 
 /// Program of a stdio server.
 #[derive(Clone, Debug)]
@@ -13,6 +13,25 @@ pub struct Program {
     pub name: String,
     /// Entry of the program, or the reason why this tenant has none.
     pub command: Result<Arc<ProgramCommand>, NoCommand>,
+    /// Number of times that the deployment's programs had been replaced when the entry was looked up.
+    pub generation: u64,
+}
+
+impl Program {
+    /// Returns the program of a server of this tenant, as the deployment has it now.
+    pub fn find(commands: &Commands, name: &str, tenant: &str) -> Program {
+        let (command, generation) = commands.look_up(name, tenant);
+        Program { name: name.to_owned(), command, generation }
+    }
+
+    /// Returns whether both run the same program in the same way, or neither runs any.
+    pub(super) fn is_same(&self, other: &Program) -> bool {
+        self.name == other.name
+            && match (&self.command, &other.command) {
+                (Ok(own), Ok(other)) => own.runs_as(other),
+                (own, other) => own.as_ref().err() == other.as_ref().err(),
+            }
+    }
 }
 
 impl Described for Program {

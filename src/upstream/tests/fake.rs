@@ -298,8 +298,9 @@ pub(super) fn request(subject: Subject) -> Request {
         meta: vec![],
         param_headers: vec![],
         hears: None,
+        page: None,
         round: Round::default(),
-        key: None,
+        caller: CallerMark::default(),
         timeout: Duration::from_secs(10),
         sent: Arc::default(),
     }
@@ -323,12 +324,20 @@ async fn serve(
     }
 }
 
+/// Returns the method of a request to the usual path, or to the root.
+fn request_line(line: &str) -> String {
+    let verb = [" /mcp?k=v HTTP/1.1", " /mcp HTTP/1.1", " / HTTP/1.1"]
+        .into_iter()
+        .find_map(|end| line.strip_suffix(end));
+    verb.unwrap_or_else(|| panic!("{line}")).to_owned()
+}
+
 async fn read(tcp: &mut TcpStream, buffer: &mut Vec<u8>, connection: usize) -> Option<Seen> {
     loop {
         if let Some(end) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
             let head = String::from_utf8(buffer[..end].to_vec()).unwrap();
             let mut lines = head.lines();
-            let verb = lines.next().unwrap().strip_suffix(" /mcp?k=v HTTP/1.1").unwrap().to_owned();
+            let verb = request_line(lines.next().unwrap());
             let headers: HashMap<_, _> = lines
                 .map(|line| line.split_once(": ").unwrap_or((line.trim_end_matches(':'), "")))
                 .map(|(name, value)| (name.to_lowercase(), value.to_owned()))

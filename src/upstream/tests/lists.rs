@@ -363,7 +363,7 @@ async fn a_program_is_listed_as_it_declares_and_asked_like_a_server() {
     let http = Fake::start(|_| panic!("nothing may arrive")).await;
     let argv = ["/bin/sh", "-c", PROGRAM].map(str::to_owned).to_vec();
     let command = Ok(Arc::new(ProgramCommand::new(argv, BTreeMap::new(), vec!["*".to_owned()])));
-    let upstream = Upstream::Program(Program { name: "p".to_owned(), command });
+    let upstream = Upstream::Program(Program { name: "p".to_owned(), command, generation: 0 });
     let pool = pool();
     let connection = pool.connection(&Target { upstream, ..http.target() });
     let listings = list_all(&connection).await.unwrap();

@@ -9,6 +9,7 @@ mod limits;
 mod lists;
 mod measures;
 mod passing;
+mod refused;
 mod relay;
 mod updates;
 mod watch;

@@ -56,7 +56,13 @@ fn main() -> Result<()> {
         };
         let known = Risk::assess(&facts);
         let decide = |risk: Risk| {
-            let call = PolicyCall { facts: &facts, risk, entrance: Entrance::Mcp, at: DateTime::UNIX_EPOCH };
+            let call = PolicyCall {
+                facts: &facts,
+                risk,
+                entrance: Entrance::Mcp,
+                is_asked_always: false,
+                at: DateTime::UNIX_EPOCH,
+            };
             black_box(layers.evaluate(&call));
         };
         writeln!(out, "| {shape} | known | {} |", time(|| decide(black_box(known))))?;

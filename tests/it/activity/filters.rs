@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Mcp, Stage, Upstream, upstream};
+use crate::support::upstream::Tool;
+use crate::support::{Mcp, Stage, Upstream, cli, upstream};
 
 #[tokio::test]
 async fn one_filter_at_a_time() {
@@ -70,6 +71,69 @@ fn percent(time: &Value) -> String {
 }
 
 #[tokio::test]
+async fn what_may_have_changed_something_is_found_by_its_tier() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let mut tools = upstream::zoo();
+    tools.push(Tool::new("delete_note"));
+    let upstream = Upstream::handshake(tools).await;
+    tenant.add("notes", &upstream).await;
+    let agent = tenant.agent().await;
+    let client = Mcp::bare(&agent);
+    // a tool that says nothing runs as a read, and its record says that it was called as one
+    client.run("read", "notes:delete_note", &json!({})).await.ok();
+    client.run("write", "notes:delete_note", &json!({})).await.ok();
+    client.run("read", "notes:reader", &json!({})).await.ok();
+    client.run("write", "notes:writer", &json!({})).await.ok();
+    client.run("destructive", "notes:wiper", &json!({})).await.ok();
+    client.run("read", "notes:wiper", &json!({})).await.refused("server_mismatch");
+    client.search(&json!({"query": "note"})).await;
+    tenant.records(&format!("key={}", agent.id), 7).await;
+    assert!(tenant.records("intent_type=destructive&tool=delete_note", 0).await.is_empty());
+    let cases = [
+        ("not_read=true", 5),
+        ("not_read=true&tool=delete_note", 2),
+        ("not_read=true&intent_type=read", 2),
+        ("not_read=true&status=success", 4),
+        ("not_read=false&type=tool_call", 6),
+        ("tier=unknown", 2),
+        ("tier=unknown&intent_type=read", 1),
+        ("tier=read&type=tool_call", 1),
+        ("tier=write", 1),
+        ("tier=destructive", 2),
+        ("tier=read&not_read=true", 0),
+    ];
+    let auditor = tenant.auditor().await;
+    for (query, count) in cases {
+        let items = tenant.records(query, count).await;
+        let export = auditor.get(&format!("/api/v1/activity/export?{query}")).await.text;
+        assert_eq!(export.lines().count(), count, "{query}: {items:?}");
+    }
+    let summary = auditor.get("/api/v1/activity/summary?not_read=true").await.expect(200);
+    assert_eq!(summary["total"], 5);
+    assert_eq!(summary["by_tier"], json!({"unknown": 2, "write": 1, "destructive": 2}));
+    let tools = summary["top_tools"].as_array().unwrap();
+    assert!(tools.len() == 3 && tools.iter().all(|tool| tool["tool"] != "reader"), "{tools:?}");
+    assert_ne!(summary["by_decision"], json!({}));
+    let reads = auditor.get("/api/v1/activity/summary?tier=read").await.expect(200);
+    assert_eq!(reads["by_decision"], json!({}));
+    let unknown = auditor.get("/api/v1/activity/summary?tier=unknown").await.expect(200);
+    assert_eq!((&unknown["total"], &unknown["by_intent_type"]), (&json!(2), &json!({"read": 1, "write": 1})));
+
+    let list = cli(&auditor, &["activity", "list", "--not-read", "--wide"]).await.ok();
+    assert_eq!(list.rows().len(), 5, "{list:?}");
+    assert!(list.out.lines().next().unwrap().contains("TIER"), "{list:?}");
+    assert_eq!(cli(&auditor, &["activity", "list", "--tier", "unknown"]).await.ok().rows().len(), 2);
+    let export = cli(&auditor, &["activity", "export", "--not-read"]).await.ok().out;
+    assert_eq!(export.lines().count(), 5, "{export}");
+    let counted = cli(&auditor, &["activity", "summary", "--not-read"]).await.ok().out;
+    assert!(counted.contains("tier:    destructive 2, unknown 2, write 1\n"), "{counted}");
+    let counted = cli(&auditor, &["activity", "summary", "--tier", "write", "-o", "json"]).await.ok().json();
+    assert_eq!(counted["total"], 1);
+    cli(&auditor, &["activity", "list", "--tier", "odd"]).await.failed(2, "tier");
+}
+
+#[tokio::test]
 async fn unknown_and_malformed_filters_are_named() {
     let stage = Stage::start().await;
     let api = stage.tenant("acme").await.platform;
@@ -80,7 +144,9 @@ async fn unknown_and_malformed_filters_are_named() {
         ("source=nope", "source"),
         ("status=nope", "status"),
         ("intent_type=nope", "intent_type"),
-        ("key=nope", "key"),
+        ("tier=nope", "tier"),
+        ("not_read=1", "not_read"),
+        ("client_address=local", "client_address"),
         ("start_time=yesterday", "start_time"),
         ("end_time=2024-13-01T00:00:00Z", "end_time"),
         ("start_time=2024-01-02T00:00:00Z&end_time=2024-01-01T00:00:00Z", "start_time"),

@@ -1,10 +1,12 @@
 //! The activity log.
 
 mod admin;
+mod contains;
 mod export;
 mod filters;
 mod forbidden;
 mod late;
+mod ledger;
 mod paging;
 mod reads;
 mod records;
@@ -12,5 +14,6 @@ mod redaction;
 mod refused;
 mod reports;
 mod retention;
+mod reviewed;
 mod stream;
 mod stubs;

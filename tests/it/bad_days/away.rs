@@ -16,7 +16,7 @@ const BACK: Duration = Duration::from_secs(10);
 async fn away(way: Way) {
     let scene = Scene::on(Database::migrated().await, &SETTINGS).await;
     let reads_before = scene.upstream.counts().calls;
-    scene.line.turn(way);
+    scene.line.turn(way).await;
     let began = Instant::now();
     let asked = scene.line.accepted();
 
@@ -53,7 +53,7 @@ async fn away(way: Way) {
     let seconds = began.elapsed().as_secs_f64();
     assert!((knocks as f64) < 6.0 * seconds + 20.0, "{knocks} connections in {seconds:.1} s");
 
-    scene.line.turn(Way::Open);
+    scene.line.turn(Way::Open).await;
     let back = Instant::now();
     scene.becomes(200, "ready", BACK).await;
     assert_eq!(scene.write("after").await, "ok");
@@ -84,8 +84,8 @@ async fn silent() {
 async fn forgotten_connections_are_replaced() {
     let scene = Scene::on(Database::migrated().await, &[]).await;
     for round in 0..2 {
-        scene.line.turn(Way::Hangs);
-        scene.line.turn(Way::Open);
+        scene.line.turn(Way::Hangs).await;
+        scene.line.turn(Way::Open).await;
         let began = Instant::now();
         assert_eq!(scene.write(&format!("round {round}")).await, "ok");
         assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
@@ -109,8 +109,8 @@ async fn a_forgotten_transaction_holds_nobody_up() {
     let stands = "select count(*) from pg_stat_activity where datname = current_database()
          and wait_event_type = 'Lock' and query ilike '%insert into activity %'";
     settle(1, Duration::from_secs(5), || database.count(stands)).await;
-    scene.line.turn(Way::Hangs);
-    scene.line.turn(Way::Open);
+    scene.line.turn(Way::Hangs).await;
+    scene.line.turn(Way::Open).await;
     tx.rollback().await.unwrap();
     let sits = "select count(*) from pg_stat_activity where datname = current_database()
          and state = 'idle in transaction' and application_name = 'mcpproxy'";
@@ -124,7 +124,7 @@ async fn the_buffer_is_bounded_in_bytes() {
     // room for one tenant: a quarter of 256 KiB; an unfinished attempt counts with 10 KiB
     let settings = [SETTINGS[0], ("MCPPROXY__LIMITS__ACTIVITY_QUEUE_BYTES", "262144")];
     let scene = Scene::on(Database::migrated().await, &settings).await;
-    scene.line.turn(Way::Refuses);
+    scene.line.turn(Way::Refuses).await;
     let mut reads = 0;
     let code = loop {
         match scene.read().await {
@@ -137,7 +137,7 @@ async fn the_buffer_is_bounded_in_bytes() {
     // each record takes more than half a kilobyte and less than four
     assert!((16..110).contains(&reads), "{reads} reads");
     assert_eq!(scene.upstream.counts().calls, reads + 2, "what has no room is not run, reads too");
-    scene.line.turn(Way::Open);
+    scene.line.turn(Way::Open).await;
     scene.tenant.records("type=tool_call&tool=look&status=success", reads + 1).await;
     assert_eq!(scene.read().await, "ok");
 }

@@ -39,8 +39,8 @@ async fn a_line_that_is_cut_again_and_again_loses_nothing() {
         eventually("calls to go on", Duration::from_secs(15), moved_on).await;
         match cut % 5 {
             4 => {
-                scene.line.turn(Way::Resets);
-                scene.line.turn(Way::Open);
+                scene.line.turn(Way::Resets).await;
+                scene.line.turn(Way::Open).await;
             }
             _ => scene.line.cut(),
         }

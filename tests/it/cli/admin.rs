@@ -53,6 +53,30 @@ async fn from_nothing_to_a_call() {
 }
 
 #[tokio::test]
+async fn a_key_is_rotated() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (admin, agent) = (tenant.admin().await, tenant.agent().await);
+    let made = cli(&admin, &["key", "rotate", &agent.id, "--overlap", "90m", "-o", "json"]).await.ok();
+    let end = made.json()["replaces"]["expires_at"].as_str().unwrap().to_owned();
+    assert!(made.err.contains(&format!("The old key works until {end}.")), "{made:?}");
+    let listed = cli(&admin, &["key", "list"]).await.ok().out;
+    assert!(listed.contains(&format!("until {end}")), "{listed}");
+    assert!(!made.err.contains("The new key") && !made.err.contains("decisions"), "{made:?}");
+    let new = agent.with_key(made.json()["key"].as_str().unwrap());
+    cli(&new, &["status"]).await.ok();
+    let ends = tenant.key(&json!({"role": "agent", "expires_at": "2040-01-31T00:00:00Z"})).await;
+    let made = cli(&admin, &["key", "rotate", &ends.id]).await.ok();
+    assert!(made.err.contains("The new key works until 2040-01-31T00:00:00.000Z."), "{made:?}");
+    for bad in ["0s", "soon", "24", "-1h"] {
+        let overlap = format!("--overlap={bad}");
+        cli(&admin, &["key", "rotate", &agent.id, &overlap]).await.failed(2, "--overlap");
+    }
+    cli(&admin, &["key", "rotate", "ana"]).await.failed(2, "key list shows them");
+    cli(&agent, &["key", "rotate", &agent.id]).await.failed(5, "forbidden");
+}
+
+#[tokio::test]
 async fn a_servers_life() {
     let stage = Stage::start().await;
     let tenant = stage.tenant("acme").await;
@@ -125,7 +149,7 @@ async fn the_doctor_says_what_to_do() {
     ok    gateway  [gateway]/ answers and is ready
     ok    clock    agrees with the gateway's
     ok    key      admin of the tenant acme
-    LOOK  servers  there are none; add one: mcpproxy upstream add NAME URL
+    WARN  servers  there are none; add one: mcpproxy upstream add NAME URL
     ");
     let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
     tenant.add("up", &upstream).await;
@@ -134,7 +158,8 @@ async fn the_doctor_says_what_to_do() {
     ok    gateway  [gateway]/ answers and is ready
     ok    clock    agrees with the gateway's
     ok    key      admin of the tenant acme
-    ok    server   'up' is connected
+    ok    tools    1 tool: 1 read
+    ok    server   'up' is connected, 1 tool: 1 read
     ");
     upstream.set_tools(vec![Tool::reads("look"), Tool::reads("fresh")]);
     cli(&admin, &["upstream", "refresh", "up"]).await.ok();
@@ -143,13 +168,15 @@ async fn the_doctor_says_what_to_do() {
     ok    gateway  [gateway]/ answers and is ready
     ok    clock    agrees with the gateway's
     ok    key      admin of the tenant acme
-    LOOK  server   'up' has 1 tool that waits for approval: mcpproxy tools list up
+    ok    tools    1 tool: 1 read
+    WARN  server   'up' has 1 tool that waits for approval: mcpproxy tools list up
     ");
     let agent = cli(&tenant.agent().await, &["doctor"]).await.ok().out;
     insta::assert_snapshot!(shown(agent), @"
     ok    gateway  [gateway]/ answers and is ready
     ok    clock    agrees with the gateway's
     ok    key      agent of the tenant acme
+    ok    tools    1 tool: 1 read
     ok    servers  not looked at: this key may not see them
     ");
     let stranger = cli(&admin.with_key("mcpk_wrong"), &["doctor"]).await;
@@ -161,7 +188,7 @@ async fn the_doctor_says_what_to_do() {
     ok    gateway  [gateway]/ answers and is ready
     ok    clock    agrees with the gateway's
     ok    key      admin of the tenant acme
-    LOOK  server   'up' has 1 tool that waits for approval: mcpproxy tools list up
+    WARN  server   'up' has 1 tool that waits for approval: mcpproxy tools list up
     ok    server   'up' has 1 tool that is blocked: mcpproxy tools list up
     ");
     let narrow = json!({"max_operation": "read", "allowed_tools": ["*:list_*"]});
@@ -181,7 +208,7 @@ async fn the_doctor_says_what_to_do() {
     ok    gateway  [gateway]/ answers and is ready
     ok    clock    agrees with the gateway's
     ok    key      agent of the tenant acme
-    LOOK  key      has no tools: allowed_tools is []; an admin reads and changes it with mcpproxy key settings [key]
+    WARN  key      has no tools: allowed_tools is []; an admin reads and changes it with mcpproxy key settings [key]
     ok    servers  not looked at: this key may not see them
     ");
     cli(&stage.platform(), &["tenant", "suspend", "acme"]).await.ok();
@@ -190,8 +217,8 @@ async fn the_doctor_says_what_to_do() {
     ok    gateway  [gateway]/ answers and is ready
     ok    clock    agrees with the gateway's
     ok    key      platform of the tenant acme
-    LOOK  tenant   is suspended: its keys are refused; mcpproxy tenant resume acme
-    LOOK  server   'up' has 1 tool that waits for approval: mcpproxy tools list up
+    WARN  tenant   is suspended: its keys are refused; mcpproxy tenant resume acme
+    WARN  server   'up' has 1 tool that waits for approval: mcpproxy tools list up
     ok    server   'up' has 1 tool that is blocked: mcpproxy tools list up
     ");
 }
@@ -215,7 +242,7 @@ async fn the_doctor_names_prompts_and_resources_that_nobody_gets() {
     upstream.set_offers(offers(1));
     tenant.add("up", &upstream).await;
     let well = cli(&admin, &["doctor"]).await.ok().out;
-    assert!(!well.contains("LOOK"), "{well}");
+    assert!(!well.contains("WARN"), "{well}");
     upstream.set_offers(offers(2));
     cli(&admin, &["upstream", "refresh", "up"]).await.ok();
     cli(&admin, &["resources", "block", "up:x://two"]).await.ok();
@@ -225,8 +252,8 @@ async fn the_doctor_names_prompts_and_resources_that_nobody_gets() {
     assert_eq!(
         told,
         [
-            "LOOK  server   'up' has 1 prompt that waits for approval: mcpproxy prompts list up",
-            "LOOK  server   'up' has 1 resource that waits for approval: mcpproxy resources list up",
+            "WARN  server   'up' has 1 prompt that waits for approval: mcpproxy prompts list up",
+            "WARN  server   'up' has 1 resource that waits for approval: mcpproxy resources list up",
             "ok    server   'up' has 1 resource that is blocked: mcpproxy resources list up",
             "ok    server   'up' has 1 template that is blocked: mcpproxy resources list up",
         ]

@@ -39,6 +39,38 @@ async fn each_variant_runs_its_tool_and_declares_what_it_is() {
 }
 
 #[tokio::test]
+async fn without_a_variant_a_tool_is_called_with_its_own() {
+    let (_stage, tenant, upstream) = set_up().await;
+    let agent = tenant.agent_with(json!({"intent_declaration": "required"})).await;
+    for (variant, tool) in [("read", "reader"), ("write", "writer"), ("destructive", "wiper")] {
+        let (name, args) = (format!("up:{tool}"), format!(r#"{{"ticket":"own {tool}"}}"#));
+        let run = cli(&agent, &["call", &name, "--args", &args, "--reason", "by itself"]).await.ok();
+        assert_eq!(run.out, format!("{args}\n"));
+        assert!(run.err.contains(&format!("{name} is called with call_tool_{variant}")), "{run:?}");
+        let record = tenant.records(&format!("type=tool_call&tool={tool}"), 1).await.remove(0);
+        let intent = &record["intent"];
+        assert_eq!((&intent["operation_type"], &intent["reason"]), (&json!(variant), &json!("by itself")));
+    }
+    assert_eq!(upstream.tickets().len(), 3);
+    // what the key does not see is not called, whatever it is
+    let reading = tenant.agent_with(json!({"max_operation": "read"})).await;
+    cli(&reading, &["call", "up:wiper"]).await.failed(3, "this key sees no tool up:wiper");
+    cli(&agent, &["call", "up:reader", "--argz", "{}"]).await.failed(2, "--argz");
+    cli(&agent, &["call", "tool-reed", "up:reader"]).await.failed(2, "did you mean tool-read?");
+    assert_eq!(upstream.tickets().len(), 3);
+}
+
+#[tokio::test]
+async fn an_empty_search_hints_at_what_the_key_may_do() {
+    let (_stage, tenant, _upstream) = set_up().await;
+    for (key, may) in [(tenant.agent().await, false), (tenant.operator().await, true)] {
+        let run = cli(&key, &["tools", "search", "xylophone"]).await.ok();
+        assert!(run.err.contains("nothing was found"), "{run:?}");
+        assert_eq!(run.err.contains("mcpproxy upstream list"), may, "{run:?}");
+    }
+}
+
+#[tokio::test]
 async fn reason_and_sensitivity_are_recorded() {
     let (_stage, tenant, _upstream) = set_up().await;
     let agent = tenant.agent().await;

@@ -100,6 +100,9 @@ async fn errors_say_what_to_do() {
     }
     cli(&auditor, &["key", "list"]).await.failed(5, "it takes one of admin, platform");
     cli(&auditor, &["upstream", "add", "up", "--url", &url]).await.failed(2, "upstream add up URL");
+    let program = ["upstream", "add", "fs", "--", "npx", "-y", "server-filesystem"];
+    let refused = cli(&auditor, &program).await;
+    refused.failed(2, "[stdio.commands.fs]\nargv = [\"npx\",\"-y\",\"server-filesystem\"]");
     cli(&auditor, &["tools", "list", "up", "--state", "modified"]).await.failed(2, "possible values");
     cli(&auditor, &["call", "call_tool_read", "a:b", "--args", "{title:1}"])
         .await
@@ -107,5 +110,5 @@ async fn errors_say_what_to_do() {
     let platform = cli(&stage.platform(), &["activity", "list"]).await.ok();
     assert!(platform.err.contains("the platform's own records"), "{platform:?}");
     let platform = cli(&stage.platform(), &["doctor"]).await.ok();
-    assert!(platform.out.contains("LOOK  servers  not looked at: name a tenant"), "{platform:?}");
+    assert!(platform.out.contains("WARN  servers  not looked at: name a tenant"), "{platform:?}");
 }

@@ -71,11 +71,9 @@ async fn what_people_see() {
     };
     let lines: Vec<&str> = run.out.lines().collect();
     let head: Vec<&str> = lines[0].split_whitespace().collect();
-    assert_eq!(
-        head,
-        ["ID", "TIME", "SERVER", "TOOL", "INTENT", "STATUS", "DURATION", "CODE", "TYPE", "OWNER", "KEY"],
-        "{run:?}"
-    );
+    let wide = ["CODE", "TYPE", "TIER", "OWNER", "KEY", "KEY", "ID", "CLIENT", "ADDRESS"];
+    let columns = ["ID", "TIME", "SERVER", "TOOL", "INTENT", "STATUS", "DURATION"];
+    assert_eq!(head, [&columns[..], &wide].concat(), "{run:?}");
     assert!(lines.iter().any(|line| line.contains("📝 write") && line.contains(&agent.id)), "{run:?}");
 
     // what cannot work ends at once

@@ -1,9 +1,10 @@
 //! Official clients that answer servers by themselves, on two replicas that take turns.
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::stacks::{MODERN_STACKS, asking};
-use crate::support::upstream::Say;
+use crate::support::upstream::{Say, Talk};
 use crate::support::{Balancer, DIRECT, Gateway, Stage, Tool, Upstream};
 
 const ON: (&str, &str) = ("MCPPROXY__DIRECT__ENABLED", "true");
@@ -55,4 +56,32 @@ async fn official_clients_answer_round_by_round() {
         assert!(calls.contains(&0) && calls.contains(&1), "{passed:?}");
     }
     assert_eq!(upstream.counts().calls, 12);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn official_clients_answer_handshake_servers() {
+    let stage = Stage::with(&[ON]).await;
+    let other = Gateway::start(&stage.database, &[ON]).await;
+    let tenant = stage.tenant("acme").await;
+    let form = r#"{"message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}"#;
+    let (_gate, gate) = watch::channel(true);
+    let asks = vec![("elicitation/create", form), ("elicitation/create", form)];
+    let talk = Talk { asks, gate, bytes: 0, is_patient: true };
+    let upstream = Upstream::handshake(vec![Tool::writes("ask").says(Say::Talks(talk))]).await;
+    tenant.add("up", &upstream).await;
+    let balancer = Balancer::before(&[&stage.gateway, &other]).await;
+    let answer = json!({"action": "accept", "content": {"name": "ana"}});
+    for stack in &MODERN_STACKS {
+        let key = tenant.agent_with(json!({"direct_endpoint": true})).await;
+        let inner = json!({"name": "up:ask", "args": {"n": 1}});
+        for (path, name, arguments) in
+            [("/mcp", "call_tool_write", inner), (DIRECT, "up:ask", json!({"n": 1}))]
+        {
+            let steps = json!([{"call": {"name": name, "arguments": arguments}}]);
+            let report = asking(stack, Some(&answer), &format!("{}{path}", balancer.url), &key, &steps).await;
+            let said = report["steps"][0]["ok"]["content"][0]["text"].to_string();
+            assert_eq!(said.matches("ana").count(), 2, "{report}");
+        }
+    }
+    assert_eq!(upstream.counts().calls, 2 * MODERN_STACKS.len());
 }

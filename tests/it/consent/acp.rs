@@ -1,14 +1,16 @@
 //! Permission requests over the Agent Client Protocol: a plain WebSocket client, and the official one.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio_tungstenite::tungstenite::Message;
 
-use super::{asked, asking, decide, state, write};
+use super::{asked, asking, decide, documented_program, state, write};
 use crate::support::{
-    Acp, AcpLibrary, AcpProgram, Api, Gateway, Mcp, Nginx, Stage, Tenant, Upstream, settle,
+    Acp, AcpLibrary, AcpProgram, Api, Gateway, Mcp, Nginx, Stage, Tenant, Upstream, node, settle,
 };
 
 const SOON: Duration = Duration::from_secs(10);
@@ -210,8 +212,19 @@ async fn a_client_is_asked_what_its_key_may_answer() {
     assert_eq!(request["params"]["toolCall"]["toolCallId"], again);
     tenant.platform.patch(&path, &settings).await.expect(200);
     own.answer(&request, "allow_once").await;
-    own.asked().await;
+    // its user is told why that did not count, and that is no malformed answer
+    let why = own.said("pending").await;
+    assert!(
+        why.contains("may not decide permission requests") && !why.contains("consent_malformed"),
+        "{why}"
+    );
     assert_eq!(state(&approver, &again).await, "pending");
+    // that client is not asked about a further one, but about both once its key may answer
+    let further = asked(&agent, &json!({"n": 2})).await;
+    tenant.platform.patch(&path, &json!({"in_band_answers": null})).await.expect(200);
+    for expected in [again, further] {
+        assert_eq!(own.asked().await["params"]["toolCall"]["toolCallId"], expected);
+    }
     // an operator answers for its own calls as an agent does
     let id = run(&operator, "write", "zoo:writer").await;
     let operators = &mut unasked[2];
@@ -372,4 +385,24 @@ async fn the_official_clients_are_asked_and_answer() {
         write(&agent, &json!({"n": 4})).await.refused("turn_cancelled");
         assert_eq!(upstream.counts().calls, calls + 1);
     }
+}
+
+#[tokio::test]
+async fn the_client_of_the_documentation_works() {
+    let (_stage, tenant, upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let url = approver.base_url().replace("http://", "ws://");
+    let program = documented_program("js", "ws://127.0.0.1:8080", &url);
+    let mut command = tokio::process::Command::new(node());
+    command.args(["--input-type=module", "--eval", &program]).env("MCPPROXY_API_KEY", approver.key.unwrap());
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients"));
+    command.stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
+    let mut client = command.spawn().unwrap();
+    let mut lines = BufReader::new(client.stdout.take().unwrap()).lines();
+    let id = asked(&agent, &json!({"n": 1})).await;
+    let said = tokio::time::timeout(SOON, lines.next_line()).await.unwrap().unwrap().unwrap();
+    assert!(said.ends_with(" moderate") && !said.starts_with("undefined"), "{said}");
+    settle(json!("denied"), SOON, || state(&tenant.platform, &id)).await;
+    write(&agent, &json!({"n": 1})).await.refused("consent_denied");
+    assert_eq!(upstream.counts().calls, 0);
 }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sqlx::Connection;
 
+use super::round_robin::WAITING;
 use super::{asked, asking, decide, redefine, state, write};
-use crate::support::{Gateway, Mcp, settle};
+use crate::support::{Api, Gateway, Mcp, eventually, settle};
 
 const SOON: Duration = Duration::from_secs(2);
 
@@ -34,6 +36,131 @@ async fn an_allow_is_for_one_key_tool_operation_and_definition() {
     asked(&agent, &json!({"n": 4})).await;
 }
 
+/// Path of the grant that a decision about this request is remembered as.
+async fn path_of(approver: &Api, id: &str) -> String {
+    let grants = approver.items("/api/v1/consent/grants").await;
+    let grant = grants.iter().find(|grant| grant["consent_id"] == *id).unwrap();
+    format!("/api/v1/consent/grants/{}", grant["id"].as_str().unwrap())
+}
+
+/// Revokes the only grant.
+async fn revoke(approver: &Api) {
+    let [grant] = &approver.items("/api/v1/consent/grants").await[..] else { panic!("one grant") };
+    let path = format!("/api/v1/consent/grants/{}", grant["id"].as_str().unwrap());
+    approver.delete(&path).await.expect(204);
+}
+
+#[tokio::test]
+async fn the_first_call_that_a_grant_lets_through_uses_the_permission_up() {
+    let (_stage, tenant, upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let args = json!({"n": 1});
+    let id = asked(&agent, &args).await;
+    decide(&approver, &id, "allow_always").await.expect(200);
+    write(&agent, &args).await.ok();
+    settle(json!("succeeded"), SOON, || state(&approver, &id)).await;
+    write(&agent, &args).await.ok();
+    let calls = tenant.records(&format!("type=tool_call&status=success&consent_id={id}"), 2).await;
+    assert!(calls.iter().all(|record| record["decision"] == "allowed"), "{calls:?}");
+    revoke(&approver).await;
+    assert_ne!(asked(&agent, &args).await, id);
+    assert_eq!(upstream.counts().calls, 2);
+}
+
+#[tokio::test]
+async fn the_end_of_a_grant_is_that_of_permissions_that_were_not_used() {
+    let (_stage, tenant, upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let [first, second, once] = [json!({"n": 1}), json!({"n": 2}), json!({"n": 3})];
+    let ids = [asked(&agent, &first).await, asked(&agent, &second).await];
+    let other = asked(&agent, &once).await;
+    for id in &ids {
+        decide(&approver, id, "allow_always").await.expect(200);
+    }
+    decide(&approver, &other, "allow_once").await.expect(200);
+    write(&agent, &json!({"n": 4})).await.ok();
+    assert_eq!(state(&approver, &ids[0]).await, "granted", "arguments of another call");
+    revoke(&approver).await;
+    for (id, args) in ids.iter().zip([&first, &second]) {
+        assert_eq!(state(&approver, id).await, "lapsed");
+        assert_ne!(asked(&agent, args).await, *id);
+        tenant.records(&format!("type=consent&tool=consent.lapsed&consent_id={id}"), 1).await;
+    }
+    // a decision about one call is no part of the grant
+    write(&agent, &once).await.ok();
+    assert_eq!(upstream.counts().calls, 2);
+}
+
+#[tokio::test]
+async fn the_end_of_a_grant_concerns_no_other() {
+    let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let args = json!({"n": 1});
+    let destructive = Mcp::bare(&agent).run("destructive", "zoo:writer", &args).await;
+    let others = [
+        asked(&agent, &json!({"force": true})).await,
+        asked(&tenant.agent().await, &args).await,
+        destructive.refused("consent_pending")["consent_id"].as_str().unwrap().to_owned(),
+    ];
+    let own = asked(&agent, &args).await;
+    for id in others.iter().chain([&own]) {
+        decide(&approver, id, "allow_always").await.expect(200);
+    }
+    approver.delete(&path_of(&approver, &own).await).await.expect(204);
+    assert_eq!(state(&approver, &own).await, "lapsed");
+    for (id, what) in others.iter().zip(["another risk", "another key", "another operation"]) {
+        assert_eq!(state(&approver, id).await, "granted", "{what}");
+    }
+}
+
+#[tokio::test]
+async fn of_two_who_revoke_a_grant_at_one_moment_one_does() {
+    let (stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let id = asked(&agent, &json!({})).await;
+    decide(&approver, &id, "allow_always").await.expect(200);
+    let path = path_of(&approver, &id).await;
+    // both have found the grant when the first one goes on
+    let mut hold = stage.database.connect().await;
+    sqlx::raw_sql("begin; select id from consent_grants for update").execute(&mut hold).await.unwrap();
+    let revoke = || {
+        let (approver, path) = (approver.clone(), path.clone());
+        tokio::spawn(async move { approver.delete(&path).await.status })
+    };
+    let (one, other) = (revoke(), revoke());
+    settle(2, SOON, || stage.database.count(WAITING)).await;
+    hold.close().await.unwrap();
+    let (one, other) = (one.await.unwrap(), other.await.unwrap());
+    assert_eq!((one.min(other), one.max(other)), (204, 404));
+}
+
+#[tokio::test]
+async fn equal_calls_at_one_moment_run_by_the_grant_and_one_of_them_uses_the_permission() {
+    let (stage, tenant, upstream) = asking(&[], json!([])).await;
+    let replicas = [Gateway::start(&stage.database, &[]).await, Gateway::start(&stage.database, &[]).await];
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let (args, other) = (json!({"n": 1}), json!({"n": 2}));
+    let id = asked(&agent, &args).await;
+    decide(&approver, &id, "allow_always").await.expect(200);
+    let there = replicas.each_ref().map(|replica| replica.ask_as(&agent));
+    // another replica may have to hear of the grant first
+    for there in &there {
+        eventually("the grant there", Duration::from_secs(5), async || {
+            (write(there, &other).await.code() == "ok").then_some(())
+        })
+        .await;
+    }
+    let before = upstream.counts().calls;
+    let agents = [&agent, &there[0], &there[1]];
+    let calls = (0..21).map(|n| write(agents[n % agents.len()], &args));
+    let codes: Vec<String> =
+        futures_util::future::join_all(calls).await.iter().map(|outcome| outcome.code()).collect();
+    assert!(codes.iter().all(|code| code == "ok"), "{codes:?}");
+    assert_eq!(upstream.counts().calls - before, 21);
+    settle(json!("succeeded"), SOON, || state(&approver, &id)).await;
+    tenant.records(&format!("type=consent&tool=consent.consumed&consent_id={id}"), 1).await;
+}
+
 #[tokio::test]
 async fn a_grant_ends_when_it_is_revoked_and_when_its_granter_goes() {
     let (stage, tenant, _upstream) = asking(&[], json!([])).await;
@@ -58,6 +185,23 @@ async fn a_grant_ends_when_it_is_revoked_and_when_its_granter_goes() {
     settle("ok".to_owned(), SOON, code).await;
     tenant.platform.delete(&format!("/api/v1/keys/{}", approver.id)).await.expect(204);
     settle("consent_pending".to_owned(), SOON, code).await;
+}
+
+#[tokio::test]
+async fn a_permission_that_was_not_used_ends_with_the_key_that_gave_it() {
+    let (_stage, tenant, upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let args = json!({"n": 1});
+    let id = asked(&agent, &args).await;
+    decide(&approver, &id, "allow_once").await.expect(200);
+    let of_another = asked(&agent, &json!({"n": 2})).await;
+    decide(&tenant.approver().await, &of_another, "allow_once").await.expect(200);
+    tenant.platform.delete(&format!("/api/v1/keys/{}", approver.id)).await.expect(204);
+    assert_eq!(state(&agent, &id).await, "lapsed");
+    assert_eq!(state(&agent, &of_another).await, "granted", "another key gave it");
+    assert_ne!(asked(&agent, &args).await, id);
+    assert_eq!(upstream.counts().calls, 0);
+    tenant.records(&format!("type=consent&tool=consent.lapsed&consent_id={id}"), 1).await;
 }
 
 #[tokio::test]
@@ -153,6 +297,13 @@ async fn the_log_says_which_answer_let_a_call_run() {
     let calls = tenant.records(&format!("type=tool_call&consent_id={id}"), 2).await;
     let decisions: Vec<&Value> = calls.iter().map(|record| &record["decision"]).collect();
     assert_eq!(decisions, [&json!("allowed"), &json!("asked")], "{calls:?}");
+    // also of a call that another rule would deny, but for the mode
+    let enforced =
+        json!({"id": "ask", "effect": "ask", "enforced": true, "ask": {"remember": ["allow_always"]}});
+    super::set_mode(&tenant, "observe", json!([enforced, {"id": "no", "effect": "deny"}])).await;
+    write(&agent, &json!({"n": 3})).await.ok();
+    let calls = tenant.records(&format!("type=tool_call&consent_id={id}"), 3).await;
+    assert_eq!(calls[0]["decision"], "would_deny", "{calls:?}");
     // nor may the agent end what somebody else decided, although it sees it
     let [grant] = &agent.items("/api/v1/consent/grants").await[..] else { panic!("one grant") };
     let path = format!("/api/v1/consent/grants/{}", grant["id"].as_str().unwrap());

@@ -51,7 +51,10 @@ async fn an_allowed_call_runs_exactly_once() {
     assert_eq!(steps, expected.map(Value::from).iter().collect::<Vec<_>>());
     let listed = cli(&tenant.admin().await, &["activity", "list", "--type", "consent"]).await.ok().out;
     let decided = listed.lines().find(|line| line.contains("consent.decide")).unwrap();
-    assert!(decided.contains("  zoo ") && decided.contains("consent.decide (writer)"), "{listed}");
+    assert!(
+        decided.contains("  zoo ") && decided.contains("consent.decide (writer: allow_once)"),
+        "{listed}"
+    );
 }
 
 #[tokio::test]

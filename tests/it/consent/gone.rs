@@ -61,7 +61,7 @@ async fn without_a_database_nobody_is_asked_and_nothing_runs() {
     let (agent, approver) = (tenant.agent().await, tenant.approver().await);
     let pending = asked(&agent, &json!({"n": 1})).await;
     let granted = allowed(&agent, &approver, 2).await;
-    line.turn(Way::Refuses);
+    line.turn(Way::Refuses).await;
     let calls = [json!({"n": 1}), json!({"n": 2}), json!({"n": 3})];
     let refused = futures_util::future::join_all(calls.iter().map(|args| write(&agent, args)));
     let (refused, answer) = tokio::join!(refused, decide(&approver, &pending, "allow_once"));
@@ -70,7 +70,7 @@ async fn without_a_database_nobody_is_asked_and_nothing_runs() {
         assert!(["consent_undeliverable", "record_unavailable"].contains(&&*code), "{code}");
     }
     assert_eq!(answer.status, 503, "{answer:?}");
-    line.turn(Way::Open);
+    line.turn(Way::Open).await;
     settle(json!("pending"), SOON * 2, async || {
         approver.get(&format!("/api/v1/consent/{pending}")).await.json()["state"].clone()
     })

@@ -37,7 +37,7 @@ impl Held {
         Held::call(client, id, "writer", ARGS).await
     }
 
-    async fn call(client: &Mcp, id: &str, tool: &str, args: &str) -> Held {
+    pub(super) async fn call(client: &Mcp, id: &str, tool: &str, args: &str) -> Held {
         let arguments = format!(r#"{{"name":"zoo:{tool}","args":{args}}}"#);
         let params =
             format!(r#"{{"name":"call_tool_write","arguments":{arguments},"_meta":{{"progressToken":9}}}}"#);

@@ -262,6 +262,20 @@ async fn a_stricter_rule_holds_for_the_rounds_that_are_left() {
 }
 
 #[tokio::test]
+async fn no_form_takes_the_place_of_an_answer_to_the_server() {
+    let (_stage, tenant, upstream) = asking_twice().await;
+    let agent = tenant.agent().await;
+    set(&tenant, json!([{"id": "free", "effect": "allow", "match": {"tool": "zoo:twice"}}])).await;
+    let state = state_of(&call(client(&agent), "twice", "{}", "").await);
+    // from now on a person is asked: a form now would lose what the server asked for
+    set(&tenant, json!([])).await;
+    let who = r#"{"who":{"action":"accept","content":{"name":"ana"}}}"#;
+    let next = format!(r#","inputResponses":{who},"requestState":"{state}""#);
+    call(client(&agent), "twice", "{}", &next).await.refused("consent_pending");
+    assert_eq!(upstream.counts().calls, 1);
+}
+
+#[tokio::test]
 async fn later_rounds_of_a_call_ask_nobody_and_run_once_each() {
     let (_stage, tenant, upstream) = asking_twice().await;
     let agent = tenant.agent().await;

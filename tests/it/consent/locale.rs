@@ -4,9 +4,10 @@ use reqwest::Method;
 use reqwest::header::ACCEPT_LANGUAGE;
 use serde_json::{Value, json};
 
+use super::webhook_bounds::put;
 use super::{asked, asking};
 use crate::rounds::client;
-use crate::support::{Api, Events, Tenant, cli};
+use crate::support::{Api, Events, Receiver, Tenant, cli};
 
 const ARGS: &str = r#"{"path":"/a"}"#;
 
@@ -51,6 +52,17 @@ async fn a_readers_own_language_then_the_clients_then_the_tenants() {
     }
     // each reader has an own language
     assert_eq!(reason(&agent, &id, None).await, english);
+}
+
+#[tokio::test]
+async fn a_webhook_is_told_in_the_language_of_its_tenant() {
+    let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
+    set(&tenant, "/api/v1/settings", json!("de")).await;
+    let receiver = Receiver::start().await;
+    put(&tenant.platform, &receiver).await;
+    asked(&tenant.agent().await, &json!({"path": "/a"})).await;
+    let told = receiver.expect(1, std::time::Duration::from_secs(8)).await[0].json();
+    assert!(told["data"]["reason"].as_str().unwrap().starts_with("'writer' auf dem Server"), "{told}");
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! Permission requests: a person decides before a call runs.
 
 mod acp;
+mod acp_crowd;
+mod acp_elsewhere;
+mod acp_silent;
 mod always;
 mod bounds;
 mod command;
@@ -8,17 +11,22 @@ mod decided;
 mod gone;
 mod held;
 mod held_elsewhere;
+mod held_ends;
 mod in_band;
 mod locale;
+mod meanwhile;
 mod operated;
+mod pages;
 mod replicas;
 mod restarted;
+mod rotated;
 mod round_robin;
 mod told;
 mod turns;
 mod tutorial;
 mod watched;
 mod webhook;
+mod webhook_bounds;
 mod who;
 
 use serde_json::{Value, json};
@@ -46,10 +54,24 @@ async fn asking_on(stage: &Stage, rules: Value, tools: Vec<Tool>) -> (Tenant, Up
     (tenant, upstream)
 }
 
+/// The one program in this language that docs/permissions.md shows, with this address or port in the place of its own.
+fn documented_program(language: &str, own: &str, other: &str) -> String {
+    let page = include_str!("../../../docs/permissions.md");
+    let (_, rest) = page.split_once(&format!("```{language}\n")).unwrap();
+    let (program, _) = rest.split_once("```").unwrap();
+    assert!(program.contains(own), "{program}");
+    program.replace(own, other)
+}
+
 /// Replaces the tenant's rules; what none matches asks.
 async fn set(tenant: &Tenant, rules: Value) {
+    set_mode(tenant, "always_ask", rules).await;
+}
+
+/// Replaces the tenant's rules, and the mode that decides what none matches.
+async fn set_mode(tenant: &Tenant, mode: &str, rules: Value) {
     let version = tenant.platform.get("/api/v1/policy").await.expect(200)["version"].clone();
-    let body = json!({"version": version, "mode": "always_ask", "rules": rules});
+    let body = json!({"version": version, "mode": mode, "rules": rules});
     tenant.platform.ask(reqwest::Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
 }
 

@@ -161,7 +161,7 @@ async fn the_doctor_finds_asks_that_nobody_can_answer() {
     let add = "mcpproxy key add --role approver --owner NAME";
     let nobody = |of: &str| {
         format!(
-            "LOOK  consent  {of} may need the approval of another person, and there is none; an admin whose own calls do not \
+            "WARN  consent  {of} may need the approval of another person, and there is none; an admin whose own calls do not \
              ask adds a key for somebody else: {add}"
         )
     };

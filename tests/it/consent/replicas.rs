@@ -78,6 +78,11 @@ async fn a_call_that_dies_with_its_replica_is_not_run_again() {
         .await
         .unwrap();
     settle(json!("unknown"), Duration::from_secs(30), || state(&approver, &id)).await;
+    let platform = other.ask_as(&tenant.platform);
+    let unknown = &platform.items(&format!("/api/v1/activity?tool=consent.unknown&consent_id={id}")).await[0];
+    let ended =
+        platform.get(&format!("/api/v1/activity/{}", unknown["id"].as_str().unwrap())).await.expect(200);
+    assert_eq!((&ended["server"], &ended["arguments"]), (&json!("zoo"), &json!(r#"{"tool":"writer"}"#)));
     assert_ne!(asked(&other.ask_as(&agent), &json!({"n": 1})).await, id);
     assert_eq!(upstream.counts().calls, 1);
 }

@@ -12,7 +12,7 @@ use crate::support::{Answer, Api, Balancer, Database, Gateway, Outcome, Stage, T
 
 const SOON: Duration = Duration::from_secs(5);
 /// Sessions of the gateways that wait for a lock.
-const WAITING: &str = "select count(*) from pg_stat_activity
+pub(super) const WAITING: &str = "select count(*) from pg_stat_activity
     where datname = current_database() and wait_event_type = 'Lock'";
 
 /// Three replicas of a tenant whose every call asks.
@@ -57,10 +57,10 @@ impl Three {
 }
 
 /// A lock on every permission request: decisions wait for it.
-struct Hold(PgConnection);
+pub(super) struct Hold(PgConnection);
 
 impl Hold {
-    async fn begin(database: &Database) -> Hold {
+    pub(super) async fn begin(database: &Database) -> Hold {
         let mut connection = database.connect().await;
         sqlx::raw_sql("begin; select id from consent_requests for update")
             .execute(&mut connection)
@@ -69,7 +69,7 @@ impl Hold {
         Hold(connection)
     }
 
-    async fn end(mut self) {
+    pub(super) async fn end(mut self) {
         sqlx::raw_sql("rollback").execute(&mut self.0).await.unwrap();
     }
 }

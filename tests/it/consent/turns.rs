@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{asked, asking, asking_of, decide, write};
+use super::{asked, asking, asking_of, decide, set_mode, write};
 use crate::support::upstream::Say;
 use crate::support::{Api, Gateway, Mcp, Tool, eventually};
 
@@ -29,10 +29,7 @@ async fn a_fence_holds_for_calls_that_a_grant_allows_and_for_no_others() {
     Mcp::bare(&agent).run("write", "zoo:mild", &json!({})).await.ok();
     assert_eq!(upstream.counts().calls, 2);
     // where nobody would be asked without the grant, it does not count
-    let platform = &tenant.platform;
-    let version = platform.get("/api/v1/policy").await.expect(200)["version"].clone();
-    let body = json!({"version": version, "mode": "observe", "rules": []});
-    platform.ask(reqwest::Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
+    set_mode(&tenant, "observe", json!([])).await;
     write(&agent, &json!({"n": 4})).await.ok();
 }
 

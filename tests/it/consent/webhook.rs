@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::{asked, asking, asking_of, decide, set, write};
+use super::{asked, asking, asking_of, decide, documented_program, set, write};
 use crate::support::{
     ADMIN, Api, Collector, Delivered, Gateway, Nod, Receiver, Stage, Tenant, Upstream, cli, cli_reading,
 };
@@ -164,6 +164,11 @@ async fn failures_are_tried_again_in_order_and_redirects_not_followed() {
     assert_eq!(outcomes, [3.0, 4.0, 1.0]);
     let given_up = tenant.records(&format!("consent_id={late}&tool=consent.webhook&status=error"), 1).await;
     assert!(given_up[0]["error_message"].as_str().unwrap().contains("time was over"), "{given_up:?}");
+    let path = format!("/api/v1/activity/{}", given_up[0]["id"].as_str().unwrap());
+    let record = tenant.platform.get(&path).await.expect(200);
+    let told = json!({"tool": "writer", "event": "pending", "tries": 1});
+    let arguments: Value = serde_json::from_str(record["arguments"].as_str().unwrap()).unwrap();
+    assert_eq!((&record["server"], &arguments), (&json!("zoo"), &told));
 }
 
 #[tokio::test]
@@ -254,7 +259,12 @@ async fn only_requests_whose_channels_have_it_are_told() {
     let (_stage, tenant, _upstream) = asking(&[], rules).await;
     let (agent, receiver) = (tenant.agent().await, Receiver::start().await);
     write(&agent, &json!({"n": 1})).await.refused("consent_undeliverable");
+    let (admin, warning) = (tenant.admin().await, "Rule 'told' asks by webhook alone, and there is none");
+    let doctor = async || cli(&admin, &["doctor"]).await.out;
+    let said = doctor().await;
+    assert!(said.contains(&format!("WARN  policy   {warning}")), "{said}");
     put(&tenant.platform, &receiver.url, 7).await;
+    assert!(!doctor().await.contains(warning));
     let id = asked(&agent, &json!({"n": 1})).await;
     receiver.expect(1, SOON).await;
     decide(&tenant.approver().await, &id, "allow_once").await.expect(200);
@@ -270,12 +280,20 @@ async fn an_administrator_sets_it_on_the_command_line() {
     let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
     let (admin, agent, receiver) = (tenant.admin().await, tenant.agent().await, Receiver::start().await);
     cli(&agent, &["consent", "webhook", "show"]).await.failed(5, "admin");
-    cli(&admin, &["consent", "webhook", "test"]).await.failed(3, "webhook not found");
+    let advice = "webhook set ADDRESS";
+    cli(&admin, &["consent", "webhook", "test"]).await.failed(3, advice);
+    cli(&admin, &["consent", "webhook", "remove", "--yes"]).await.failed(3, advice);
+    let none = cli(&admin, &["consent", "webhook", "show"]).await.ok().out;
+    assert_eq!(none, format!("no webhook is set; to set one: mcpproxy consent {advice}\n"));
+    let none = cli(&admin, &["consent", "webhook", "show", "-o", "json"]).await.ok().json();
+    assert_eq!(none["url"], Value::Null);
     let set = cli(&admin, &["consent", "webhook", "set", &receiver.url, "-o", "json"]).await.ok().json();
     assert!(set["secret"].as_str().unwrap().starts_with("whsec_"), "{set}");
     let given = ["consent", "webhook", "set", &receiver.url, "--secret", "-"];
     let said = cli_reading(&admin, &given, &format!("{}\n", secret(7))).await.ok().out;
-    assert_eq!(said.trim(), format!("{} is told of permission requests", receiver.url));
+    let told =
+        format!("{} is told of permission requests\nto test it: mcpproxy consent webhook test", receiver.url);
+    assert_eq!(said.trim(), told);
     cli(&admin, &["consent", "webhook", "test"]).await.ok();
     let [event] = &receiver.expect(1, SOON).await[..] else { panic!("more than one") };
     verify(event, 7);
@@ -284,8 +302,12 @@ async fn an_administrator_sets_it_on_the_command_line() {
     assert!(good.contains("ok    webhook  http://127.0.0.1"), "{good}");
     receiver.then(Nod::Status(503));
     cli(&admin, &["consent", "webhook", "test"]).await.failed(1, "answered HTTP 503");
+    let tests = tenant.records("type=consent&tool=consent.test_webhook&status=error", 1).await;
+    assert_eq!(tests[0]["error_message"], "the receiver answered HTTP 503", "{tests:?}");
+    // one about a tenant without a webhook was refused before
+    tenant.records("type=consent&tool=consent.test_webhook", 3).await;
     let odd = cli(&admin, &["doctor"]).await.ok().out;
-    assert!(odd.contains("LOOK  webhook  ") && odd.contains("answered HTTP 503"), "{odd}");
+    assert!(odd.contains("WARN  webhook  ") && odd.contains("answered HTTP 503"), "{odd}");
     let shown = cli(&admin, &["consent", "webhook", "show"]).await.ok().out;
     assert!(shown.contains("HTTP 503") && !shown.contains("whsec_"), "{shown}");
     cli(&admin, &["consent", "webhook", "remove"]).await.failed(2, "--yes");
@@ -295,13 +317,9 @@ async fn an_administrator_sets_it_on_the_command_line() {
 
 /// The receiver that the documentation shows, at this port and with this secret.
 async fn documented(port: u16, secret: &str) -> (tempfile::TempDir, tokio::process::Child) {
-    let page = include_str!("../../../docs/permissions.md");
-    let (_, rest) = page.split_once("```python\n").unwrap();
-    let (program, _) = rest.split_once("```").unwrap();
-    assert!(program.contains("8099"));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("receiver.py");
-    std::fs::write(&file, program.replace("8099", &port.to_string())).unwrap();
+    std::fs::write(&file, documented_program("python", "8099", &port.to_string())).unwrap();
     let mut command = tokio::process::Command::new("python3");
     command.arg(&file).env("WEBHOOK_SECRET", secret).kill_on_drop(true);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -342,18 +360,22 @@ async fn traced() -> (Collector, Stage, Tenant, Upstream) {
 async fn the_secret_is_found_nowhere() {
     let (collector, stage, tenant, _upstream) = traced().await;
     let (agent, receiver) = (tenant.agent().await, Receiver::start().await);
-    let mut answers = vec![put(&tenant.platform, &receiver.url, 7).await];
+    // receivers of chats have a secret in their path
+    let url = format!("{}/planted-path", receiver.url);
+    let mut answers = vec![put(&tenant.platform, &url, 7).await];
+    assert_eq!(answers.remove(0)["url"], url, "an admin sees it");
     receiver.next([Nod::Status(500)]);
     asked(&agent, &json!({"password": "planted"})).await;
     let events = receiver.expect(2, SOON).await;
     for event in &events {
         assert!(!String::from_utf8_lossy(&event.body).contains("planted"));
     }
-    let misplaced = json!({"url": receiver.url, "secret": secret(7), "secrets": secret(7)});
+    let misplaced = json!({"url": url, "secret": secret(7), "secrets": secret(7)});
     let refused = tenant.platform.ask(Method::PUT, HOOK, Some(&misplaced)).await;
     refused.refused(400, "invalid_request");
     agent.ask(Method::PUT, HOOK, Some(&misplaced)).await.refused(403, "forbidden");
-    answers.extend([refused.json(), told(&tenant.platform).await]);
+    assert_eq!(told(&tenant.platform).await["url"], url);
+    answers.push(refused.json());
     answers.extend(tenant.records("type=consent&tool=consent.set_webhook", 3).await);
     answers.extend(tenant.records("type=consent&tool=consent.webhook", 1).await);
     let mut texts: Vec<String> = answers.iter().map(Value::to_string).collect();
@@ -366,7 +388,8 @@ async fn the_secret_is_found_nowhere() {
     .await
     .unwrap();
     for table in tables {
-        let select = format!("select to_jsonb(t)::text from {table} t");
+        // the URL itself has its place in the webhook's row
+        let select = format!("select (to_jsonb(t) - 'url')::text from {table} t");
         let rows: Vec<String> =
             sqlx::query_scalar(AssertSqlSafe(select)).fetch_all(&mut connection).await.unwrap();
         texts.extend(rows);
@@ -377,5 +400,6 @@ async fn the_secret_is_found_nowhere() {
     let hex = "07".repeat(32);
     for text in &texts {
         assert!(!text.contains(&encoded) && !text.contains(&hex), "{text}");
+        assert!(!text.contains("planted-path"), "{text}");
     }
 }

@@ -181,3 +181,24 @@ async fn only_what_is_offered() {
         "{says}"
     );
 }
+
+#[tokio::test]
+async fn a_rotated_key_is_no_second_person() {
+    let rule = json!([{"id": "four-eyes", "effect": "ask", "ask": {"assurance": "approver"}}]);
+    let (_stage, tenant, _upstream) = asking(&[], rule).await;
+    let (first, other) = (tenant.admin().await, tenant.approver().await);
+    let id = asked(&first, &json!({})).await;
+    let second = tenant.rotated(&first).await;
+    let third = tenant.rotated(&second).await;
+    let later = asked(&second, &json!({"n": 2})).await;
+    for (key, id) in [(&second, &id), (&third, &id), (&first, &later), (&third, &later)] {
+        let says = decide(key, id, "allow_once").await.refused(403, "self_approval");
+        assert!(says.contains("rotations of one key"), "{says}");
+    }
+    decide(&other, &id, "allow_once").await.expect(200);
+    // nor may it where another key of the person may: it replaces the one that asked
+    super::set(&tenant, json!([])).await;
+    let id = asked(&first, &json!({"n": 3})).await;
+    decide(&third, &id, "allow_once").await.refused(403, "self_approval");
+    decide(&other, &id, "allow_once").await.expect(200);
+}

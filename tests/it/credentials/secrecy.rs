@@ -1,7 +1,6 @@
 //! A credential is found nowhere: not in the log, not in a record, not in an answer, not in the database.
 
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::support::upstream::Say;
 use crate::support::{Mcp, Stage, Tool, Upstream, run_to_end};
@@ -21,24 +20,6 @@ fn clean(what: &str, text: &str) {
         let hex: String = mark.bytes().map(|byte| format!("{byte:02x}")).collect();
         assert!(!text.contains(&hex), "{mark} as bytes in {what}: {text}");
     }
-}
-
-async fn dump(connection: &mut PgConnection) -> Vec<(String, String)> {
-    let tables: Vec<String> = sqlx::query_scalar(
-        "select relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
-         where n.nspname = 'public' and c.relkind = 'r'",
-    )
-    .fetch_all(&mut *connection)
-    .await
-    .unwrap();
-    let mut rows = Vec::new();
-    for table in tables {
-        let select = format!("select to_jsonb(t)::text from {table} t");
-        let found: Vec<String> =
-            sqlx::query_scalar(AssertSqlSafe(select)).fetch_all(&mut *connection).await.unwrap();
-        rows.extend(found.into_iter().map(|row| (table.clone(), row)));
-    }
-    rows
 }
 
 #[tokio::test]
@@ -106,7 +87,7 @@ async fn a_credential_is_found_nowhere() {
     }
     let shown: Vec<&Value> = answers.iter().filter(|answer| answer["arguments"].is_string()).collect();
     assert!(shown.iter().any(|record| record["arguments"].as_str().unwrap().contains("X-Any")));
-    let rows = dump(&mut stage.database.connect().await).await;
+    let rows = stage.database.rows().await;
     assert!(rows.iter().any(|(table, _)| table == "server_secrets"));
     for (table, row) in &rows {
         clean(table, row);

@@ -72,3 +72,30 @@ async fn the_place_in_the_row_is_compared() {
     client.run("write", "up:t", &json!({})).await.refused("server_unavailable");
     assert_eq!(upstream.sent("x-key").len(), before, "something was sent");
 }
+
+/// The release before moves a server and knows nothing of `relay`.
+#[tokio::test]
+async fn what_it_moves_may_ask_no_more_than_a_server_that_was_moved() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::writes("t")]).await;
+    let given = json!({"elicitation": false, "sampling": true, "roots": true, "logging": true});
+    tenant.add_with("up", &upstream, json!({"relay": given})).await;
+    let path = "/api/v1/servers/up";
+    let relay = async || tenant.platform.get(path).await.expect(200)["relay"].clone();
+    assert_eq!(relay().await, given);
+    // another query is the same place
+    let other_query = json!({"url": format!("{}?a=b", upstream.url)});
+    assert_eq!(tenant.platform.patch(path, &other_query).await.expect(200)["relay"], given);
+    let mut owner = stage.database.connect().await;
+    let moved =
+        "update servers set url = replace(url, '/mcp', '/other'), version = version + 1 where name = 'up'";
+    run(&mut owner, moved).await;
+    let nothing = json!({"elicitation": false, "sampling": false, "roots": false, "logging": false});
+    assert_eq!(relay().await, nothing);
+    // a change of something else gives nothing back
+    tenant.platform.patch(path, &json!({"limits": {"queue": 5}})).await.expect(200);
+    let other_query = json!({"url": format!("{}?c=d", upstream.url.replace("/mcp", "/other"))});
+    assert_eq!(tenant.platform.patch(path, &other_query).await.expect(200)["relay"], nothing);
+    assert_eq!(tenant.platform.patch(path, &json!({"relay": given})).await.expect(200)["relay"], given);
+}

@@ -110,14 +110,14 @@ async fn what_cannot_be_recorded_is_not_run() {
     let client = Mcp::direct(&agent);
     client.call("zoo:wiper", &json!({})).await.ok();
     client.call("zoo:reader", &json!({})).await.ok();
-    line.turn(Way::Refuses);
+    line.turn(Way::Refuses).await;
     let arguments = json!({});
     let (wiped, written) =
         tokio::join!(client.call("zoo:wiper", &arguments), client.call("zoo:writer", &arguments));
     assert_eq!([wiped.code(), written.code()], ["record_unavailable", "record_unavailable"]);
     assert_eq!(upstream.counts().calls, 2);
     client.call("zoo:reader", &json!({})).await.ok();
-    line.turn(Way::Open);
+    line.turn(Way::Open).await;
     tenant.records("type=direct_call&status=rejected", 2).await;
     assert_eq!(upstream.counts().calls, 3);
 }

@@ -3,6 +3,7 @@
 mod crowds;
 mod files;
 mod headers;
+mod landing;
 mod proxies;
 mod shares;
 

@@ -37,7 +37,7 @@ async fn cut(way: Way) {
     assert_eq!(seen().await, all);
     let ears = [Ear::of(&there, None).await, Ear::of(&session(&away.ask_as(&agent)).await, None).await];
 
-    line.turn(way);
+    line.turn(way).await;
     let began = Instant::now();
     tenant.platform.post("/api/v1/servers/zoo/disable", &json!({})).await.expect(200);
     tenant
@@ -56,7 +56,7 @@ async fn cut(way: Way) {
     assert_eq!(seen().await, all, "lists go on");
     assert!(ears.iter().all(|ear| ear.notices().is_empty()), "told of what it cannot know");
 
-    line.turn(Way::Open);
+    line.turn(Way::Open).await;
     let mended = Instant::now();
     for ear in &ears {
         ear.hears(1, OWN).await;

@@ -21,13 +21,13 @@ async fn a_list_that_was_out_of_date_is_made_good() {
     let ear = Ear::of(&modern(&agent), None).await;
     let spared = Ear::of(&modern(&other), None).await;
 
-    line.turn(Way::Refuses);
+    line.turn(Way::Refuses).await;
     tenant.platform.post("/api/v1/servers/zoo/disable", &json!({})).await.expect(200);
     ear.hears(1, ACT).await;
     spared.hears(1, ACT).await;
     // as a balancer may have it: the replica that has not heard yet
     assert_eq!(names(&late).await, ["read_cache", "zoo:reader"], "it goes on with what it knows");
-    line.turn(Way::Open);
+    line.turn(Way::Open).await;
     ear.hears(2, OWN + ACT).await;
     assert_eq!(names(&late).await, ["read_cache"]);
 

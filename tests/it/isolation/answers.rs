@@ -56,6 +56,7 @@ fn body(method: &str, path: &str) -> Option<Value> {
         }
         ("POST", "/consent/NAME/decision") => json!({"decision": "allow_once"}),
         ("PATCH", "/keys/NAME") => json!({"name": "mine"}),
+        ("POST", "/keys/NAME/rotate") => json!({"overlap_s": 60}),
         ("PATCH", "/keys/NAME/settings") => json!({"max_operation": "read"}),
         ("PUT", "/keys/NAME/policy") => json!({"version": 0, "rules": []}),
         _ => return None,

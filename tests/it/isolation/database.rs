@@ -54,7 +54,7 @@ async fn every_tenant_table_is_locked() {
     assert_eq!(open, [""; 0], "partitions are reached through their parent only");
     let writable: Vec<String> = sqlx::query_scalar(
         "select r || ' ' || p || ' ' || t from unnest(array['mcpproxy_app', 'mcpproxy_system']) r,
-            unnest(array['update', 'delete', 'truncate']) p, unnest(array['activity']) t
+            unnest(array['update', 'delete', 'truncate']) p, unnest(array['activity', 'web_provenance']) t
          where has_table_privilege(r, t, p)",
     )
     .fetch_all(&mut connection)
@@ -69,7 +69,7 @@ async fn opening_records_is_for_the_log_alone() {
     let mut connection = stage.database.connect().await;
     // the release before has a function of its own
     let open = |arguments: usize| format!("select open_activity({})", vec!["null"; arguments].join(", "));
-    for (role, arguments) in [("mcpproxy_app", 37), ("mcpproxy_owner", 37), ("mcpproxy_app", 34)] {
+    for (role, arguments) in [("mcpproxy_app", 39), ("mcpproxy_owner", 39), ("mcpproxy_app", 37)] {
         sqlx::query(AssertSqlSafe(format!("set role {role}"))).execute(&mut connection).await.unwrap();
         let refused = sqlx::query(AssertSqlSafe(open(arguments))).execute(&mut connection).await.unwrap_err();
         assert_eq!(
@@ -81,7 +81,7 @@ async fn opening_records_is_for_the_log_alone() {
     // a record that is said to be committed is durable, whatever the login's own setting
     sqlx::raw_sql("reset role; set synchronous_commit = off").execute(&mut connection).await.unwrap();
     let mut tx = connection.begin().await.unwrap();
-    sqlx::query(AssertSqlSafe(open(37))).execute(&mut *tx).await.unwrap();
+    sqlx::query(AssertSqlSafe(open(39))).execute(&mut *tx).await.unwrap();
     let durable: String = sqlx::query_scalar("show synchronous_commit").fetch_one(&mut *tx).await.unwrap();
     assert_eq!(durable, "on");
 }

@@ -74,14 +74,14 @@ async fn away(way: Way) {
     tenant.add("up", &upstream).await;
     let agent = tenant.agent().await;
     let kept = super::key_of(&Mcp::bare(&agent).run("read", "up:get", &json!({})).await.ok());
-    line.turn(way);
+    line.turn(way).await;
     let began = Instant::now();
     let result = Mcp::bare(&agent).run("read", "up:get", &json!({})).await.ok();
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     assert_eq!(result["content"][0]["text"], "x".repeat(30_000));
     assert!(result["_meta"]["mcpproxy/warning"].as_str().unwrap().contains("in time"), "{}", result["_meta"]);
     assert_eq!(read(&agent, &json!({ "key": kept })).await.code(), "unavailable");
-    line.turn(Way::Open);
+    line.turn(Way::Open).await;
     eventually("what was kept to be read again", Duration::from_secs(20), || async {
         (read(&agent, &json!({ "key": kept })).await.code() == "ok").then_some(())
     })

@@ -23,7 +23,7 @@ async fn every_path_needs_a_key() {
         ("POST", "/mcp/direct"),
         ("GET", "/api/v1/no-such-route"),
         ("GET", "/no-such-path"),
-        ("GET", "/"),
+        ("POST", "/"),
     ];
     let routes = ROUTES.iter().map(|(method, path)| (*method, format!("/api/v1{path}")));
     let others = others.map(|(method, path)| (method, path.to_owned()));
@@ -34,7 +34,7 @@ async fn every_path_needs_a_key() {
             assert!(answer.json().is_object(), "{who} {method} {path}: {answer:?}");
         }
     }
-    for path in ["/livez", "/readyz"] {
+    for path in ["/", "/livez", "/readyz"] {
         assert_eq!(anonymous.get(path).await.status, 200, "{path}");
     }
 }

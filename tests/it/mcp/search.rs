@@ -208,6 +208,15 @@ async fn bad_parameters_are_errors() {
         let is_error = body["error"].is_object() || body["result"]["isError"] == true;
         assert!(is_error, "{arguments}: {outcome:?}");
     }
+    // too long is no fault: the beginning is searched for, and the answer says so
+    let long = format!("widgets {}", "é".repeat(4000));
+    let found = client.search(&json!({"query": long, "limit": 1})).await;
+    let said = found["usage_instructions"].as_str().unwrap();
+    assert!(found["total"] == 31 && found["query"].as_str().unwrap().len() == 4096, "{found}");
+    assert!(
+        said.ends_with("Only the first 4096 bytes of the query were searched for: a sentence is enough."),
+        "{said}"
+    );
     for limit in [1, 100] {
         client.call("retrieve_tools", &json!({"query": "x", "limit": limit})).await.ok();
     }
@@ -430,4 +439,24 @@ async fn scores_say_nothing_about_tools_out_of_scope() {
             async |api| Mcp::modern(api).call("retrieve_tools", &arguments).await.ok()["content"].clone();
         assert_eq!(ask(&one).await, ask(&other).await, "{query}");
     }
+}
+
+#[tokio::test]
+async fn servers_whose_tools_nearly_match_are_named() {
+    let (_stage, tenant, _upstreams) = many().await;
+    let client = Mcp::session(&tenant.agent().await).await;
+    let usage = async |query: &str, of: &Mcp| {
+        let result = of.call("retrieve_tools", &json!({"query": query})).await.ok();
+        result["structuredContent"]["usage_instructions"].as_str().unwrap().to_owned()
+    };
+    let hint = "nearly matched and are not listed: files; search for a server's name";
+    let said = usage("brnaches", &client).await;
+    assert!(said.contains(hint), "{said}");
+    // a server that has a match needs no hint
+    let said = usage("branches parchmnet", &client).await;
+    assert!(!said.contains("nearly matched"), "{said}");
+    // nobody hears of tools that their key does not have
+    let other = tenant.agent_with(json!({"allowed_tools": ["odd:*"]})).await;
+    let said = usage("brnaches", &Mcp::session(&other).await).await;
+    assert!(!said.contains("files"), "{said}");
 }

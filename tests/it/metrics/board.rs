@@ -49,6 +49,20 @@ fn rules() -> Vec<(String, String)> {
         .collect()
 }
 
+#[test]
+fn the_share_of_errors_is_what_the_alert_counts() {
+    let filter = |query: &str| {
+        let filter = query.split_once("error_type=~\"").expect("a list of errors").1;
+        filter.split_once('"').unwrap().0.to_owned()
+    };
+    let (_, panel, _) = queries(&board()).into_iter().find(|(title, ..)| title == "Share of errors").unwrap();
+    let (_, alert) = rules().into_iter().find(|(name, _)| name == "McpproxyErrors").unwrap();
+    assert_eq!(filter(&panel), filter(&alert));
+    let known =
+        |word: &str| Code::parse(word).is_some() || word.parse().is_ok_and(|code| code_name(code) == word);
+    assert!(filter(&panel).split('|').all(known), "{panel}");
+}
+
 /// What a query asks for that a page does not have.
 fn missing(query: &str, page: &Page) -> Vec<String> {
     let asked = asked(query);

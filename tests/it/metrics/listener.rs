@@ -72,7 +72,7 @@ async fn it_answers_while_the_database_is_away() {
     assert_eq!(page.sum("mcpproxy_database_up", &[]), 1.0);
     assert_eq!(page.sum("mcpproxy_ready", &[]), 1.0);
     assert!(page.sum("mcpproxy_lease_held", &[("lease", "relist")]) <= 1.0);
-    line.turn(Way::Refuses);
+    line.turn(Way::Refuses).await;
     let page = gateway
         .scrape_until("it to notice", |page| {
             page.sum("mcpproxy_database_up", &[]) == 0.0
@@ -81,7 +81,7 @@ async fn it_answers_while_the_database_is_away() {
         })
         .await;
     assert_eq!(page.sum("mcpproxy_activity_records_lost_total", &[]), 0.0);
-    line.turn(Way::Open);
+    line.turn(Way::Open).await;
     gateway.scrape_until("it to recover", |page| page.sum("mcpproxy_database_up", &[]) == 1.0).await;
 }
 

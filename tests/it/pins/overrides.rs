@@ -64,7 +64,9 @@ async fn a_tightening_override_holds_on_until_it_is_taken_away() {
     let agent = scene.tenant.agent().await;
     let client = Mcp::modern(&agent);
     scene.says("t", json!({"destructiveHint": true})).await.expect(200);
-    assert_eq!(client.run("read", "up:t", &json!({})).await.code(), "server_mismatch");
+    let refused = client.run("read", "up:t", &json!({})).await.refused("server_mismatch");
+    let says = "Tool 'up:t' is marked destructive by your administrator, use call_tool_destructive";
+    assert_eq!(refused["message"], says);
     assert_eq!(client.search(&json!({"query": "t", "exclude_destructive": true})).await["total"], 0);
     scene.offers(vec![Tool::annotated("t", r#"{"readOnlyHint":true,"title":"Other"}"#)]).await;
     assert_eq!(scene.tool("t").await["override"]["applies"], true);

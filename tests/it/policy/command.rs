@@ -106,7 +106,7 @@ async fn what_is_shown_can_be_applied() {
     assert_eq!(run(&["history"]).await.ok().rows().len(), 5);
     let doctor = cli(&admin, &["doctor"]).await.ok().out;
     let look =
-        "LOOK  policy   Rule 'b': 'zo:writer' matches no tool that is known now; did you mean 'zoo:writer'?";
+        "WARN  policy   Rule 'b': 'zo:writer' matches no tool that is known now; did you mean 'zoo:writer'?";
     assert!(doctor.lines().any(|line| line.starts_with(look)), "{doctor}");
     // of a key
     let own = ["--key", &*agent.id];

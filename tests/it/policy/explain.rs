@@ -39,6 +39,9 @@ async fn every_step_is_told_in_order() {
     );
     let by_mode = ask(json!({"tool": "zoo:wiper", "args": {"env": "dev"}})).await.expect(200);
     assert_eq!((&by_mode["effect"], &by_mode["rule"]), (&json!("ask"), &Value::Null));
+    let terms =
+        json!({"assurance": "client", "channels": ["elicitation", "acp", "inbox", "webhook"], "ttl_s": 600});
+    assert_eq!((&by_mode["ask"], &prod["ask"]), (&terms, &Value::Null));
     assert_eq!(
         by_mode["trace"][2],
         json!({"layer": "mode", "rule": null, "matched": true, "effect": "ask", "why": "no rule matches; the risk is high"})

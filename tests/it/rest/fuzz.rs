@@ -31,6 +31,7 @@ fn document(served: &Value, role: &str, upstream: &str) -> Value {
     let parts = &mut document["components"];
     parts["schemas"]["UpstreamUrl"] = json!({"enum": [upstream, format!("{upstream}?other")]});
     parts["schemas"]["StdioServerRequest"]["properties"]["command"] = json!({"const": "echo"});
+    parts["schemas"]["PageUrls"] = json!({"enum": [[upstream], [format!("{upstream}?other")]]});
     parts["schemas"]["ServerPatch"]["properties"].as_object_mut().unwrap().remove("command");
     parts["schemas"]["KeyRequest"]["properties"]["expires_at"] =
         json!({"enum": [null, "2999-01-01T00:00:00Z"]});

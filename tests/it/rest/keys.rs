@@ -126,3 +126,72 @@ async fn bodies_are_checked() {
         answer.refused(404, "not_found");
     }
 }
+
+#[tokio::test]
+async fn a_rotated_key_has_a_successor_with_its_rights() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let admin = tenant.admin().await;
+    let expires = "2040-01-31T00:00:00.000Z";
+    let old = json!({"role": "agent", "name": "ci", "owner": "ada@example.com", "expires_at": expires,
+        "identity_id": "0199aaaa-0000-7000-8000-000000000001", "settings": {"max_operation": "read"}});
+    let old = tenant.key(&old).await;
+    let path = format!("/api/v1/keys/{}", old.id);
+    let rules = json!([{"id": "no-drop", "match": {"tool": "pg:*"}, "effect": "deny"}]);
+    let policy = json!({"version": 0, "rules": rules});
+    admin.ask(reqwest::Method::PUT, &format!("{path}/policy"), Some(&policy)).await.expect(200);
+
+    let before = chrono::Utc::now();
+    let made = admin.post(&format!("{path}/rotate"), &json!({"overlap_s": 2})).await.expect(201);
+    assert_eq!(made["replaces"]["id"], old.id.as_str());
+    let end = chrono::DateTime::parse_from_rfc3339(made["replaces"]["expires_at"].as_str().unwrap()).unwrap();
+    assert!((1..=4).contains(&(end.to_utc() - before).num_seconds()), "{made}");
+    let new = admin.with_key(made["key"].as_str().unwrap());
+    let shown = admin.get(&path).await.expect(200);
+    for field in ["role", "name", "owner", "owner_given", "identity_id"] {
+        assert_eq!(made[field], shown[field], "{field}");
+    }
+    assert_eq!(made["expires_at"], expires);
+    assert_ne!(made["id"], shown["id"]);
+    for key in [&old, &new] {
+        let status = key.get("/api/v1/status").await.expect(200);
+        assert_eq!(status["settings"]["max_operation"], "read");
+    }
+    let copied = format!("/api/v1/keys/{}/policy", made["id"].as_str().unwrap());
+    let copied = admin.get(&copied).await.expect(200);
+    assert_eq!((&copied["version"], &copied["rules"]), (&json!(1), &rules));
+
+    settle(401, Duration::from_secs(5), || {
+        let asked = old.get("/api/v1/status");
+        async { asked.await.status }
+    })
+    .await;
+    assert!(chrono::Utc::now() >= end, "it ended before its time");
+    new.get("/api/v1/status").await.expect(200);
+    // what has ended has no successor, and its rights are not revived
+    admin.post(&format!("{path}/rotate"), &json!({})).await.refused(409, "conflict");
+    let record = admin.items("/api/v1/activity?type=admin").await;
+    let acts: Vec<&Value> =
+        record.iter().filter(|record| record.to_string().contains("keys.rotate")).collect();
+    assert_eq!(acts.len(), 2, "{record:?}");
+    assert!(!format!("{record:?}").contains(made["key"].as_str().unwrap()));
+}
+
+#[tokio::test]
+async fn a_rotation_never_prolongs_a_key() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let admin = tenant.admin().await;
+    let soon = (chrono::Utc::now() + chrono::Duration::hours(1)).format("%Y-%m-%dT%H:%M:%S.000Z").to_string();
+    let key = tenant.key(&json!({"role": "agent", "expires_at": soon})).await;
+    let rotate = format!("/api/v1/keys/{}/rotate", key.id);
+    let made = admin.post(&rotate, &json!({})).await.expect(201);
+    assert_eq!((&made["replaces"]["expires_at"], &made["expires_at"]), (&json!(soon), &json!(soon)));
+    for bad in [json!({"overlap_s": 0}), json!({"overlap_s": 2_592_001}), json!({"overlap": 1})] {
+        admin.post(&rotate, &bad).await.refused(400, "invalid_request");
+    }
+    let quota = json!({"quotas": {"keys": 3}});
+    stage.platform().patch("/api/v1/tenants/acme", &quota).await.expect(200);
+    let other = format!("/api/v1/keys/{}/rotate", admin.id);
+    admin.post(&other, &json!({})).await.refused(429, "rate_limited");
+}

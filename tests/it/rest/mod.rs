@@ -10,6 +10,7 @@ mod keys;
 mod persons;
 mod pins;
 mod roles;
+mod rotations;
 mod servers;
 mod settings;
 mod tenants;

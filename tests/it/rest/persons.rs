@@ -134,3 +134,52 @@ async fn an_admin_decides_where_nobody_knows_who_added_it() {
     is_refused_everything(&tenant, &two).await;
     release(&tenant.admin().await).await.expect(200);
 }
+
+#[tokio::test]
+async fn a_key_and_its_rotations_are_one_person() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::reads("t")]).await;
+    let (first, other) = (operator(&tenant, json!({})).await, operator(&tenant, json!({})).await);
+    add(&tenant, &first, &upstream).await;
+    let second = tenant.rotated(&first).await;
+    let third = tenant.rotated(&second).await;
+    is_refused_everything(&tenant, &second).await;
+    is_refused_everything(&tenant, &third).await;
+    add(&tenant, &third, &upstream).await;
+    is_refused_everything(&tenant, &first).await;
+    // said of a successor, an owner counts for what the key before it added
+    add(&tenant, &second, &upstream).await;
+    let ana = json!({"owner": "ana"});
+    let same = operator(&tenant, ana.clone()).await;
+    tenant.platform.patch(&format!("/api/v1/keys/{}", third.id), &ana).await.expect(200);
+    is_refused_everything(&tenant, &same).await;
+    // rows and all, the keys are gone: the server keeps whose it is
+    for key in [&first, &second] {
+        tenant.platform.delete(&format!("/api/v1/keys/{}", key.id)).await.expect(204);
+        run(&stage, format!("delete from api_keys where key_id = '{}'", key.id)).await;
+    }
+    is_refused_everything(&tenant, &third).await;
+    is_refused_everything(&tenant, &tenant.rotated(&third).await).await;
+    release(&other).await.expect(200);
+}
+
+#[tokio::test]
+async fn what_a_rotated_key_makes_is_of_the_key_before_it() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::reads("t")]).await;
+    let admin = tenant.admin().await;
+    let body = json!({"role": "operator"});
+    let robots = [&admin, &tenant.rotated(&admin).await].map(|by| by.post("/api/v1/keys", &body));
+    let later = tenant.rotated(&tenant.key(&body).await).await;
+    for made in futures_util::future::join_all(robots).await {
+        let robot = admin.with_key(made.expect(201)["key"].as_str().unwrap());
+        add(&tenant, &robot, &upstream).await;
+        is_refused_everything(&tenant, &robot).await;
+        add(&tenant, &admin, &upstream).await;
+        tenant.platform.post("/api/v1/servers/up/quarantine", &json!({})).await.expect(200);
+        is_refused_everything(&tenant, &robot).await;
+    }
+    release(&later).await.expect(200);
+}

@@ -1,9 +1,14 @@
 //! A state opens for the request that it was given for, and for no other.
 
+use std::time::Duration;
+
 use serde_json::json;
+use sqlx::Connection;
 
 use super::{ON, Way, asking, asks_twice, assert_invalid, client, open, state_of};
-use crate::support::{Gateway, Stage, Tool};
+use crate::support::{Gateway, HELD_RECORDS, Stage, Tool, settle};
+
+const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn nobody_and_nothing_else_opens_it() {
@@ -153,4 +158,33 @@ async fn each_round_is_checked_anew() {
     assert_invalid(&again(&state).await, "another origin");
     assert_eq!(elsewhere.counts().calls, 0);
     here.delete(&format!("/api/v1/keys/{}", agent.id)).await.expect(204);
+}
+
+#[tokio::test]
+async fn a_round_whose_server_moves_while_it_waits_for_its_record_is_not_sent() {
+    let stage = Stage::with(&[ON]).await;
+    // a replica of its own: the administrator's act does not queue behind the call
+    let other = Gateway::start(&stage.database, &[ON]).await;
+    let tenant = open(&stage, "acme").await;
+    let (upstream, elsewhere) = (asking().await, asking().await);
+    tenant.add_with("up", &upstream, json!({"auto_approve": true})).await;
+    let there = other.ask_as(&tenant.agent().await);
+    let wiper = Way { tool: "up:wiper", ..Way::DIRECT };
+    let state = wiper.begin(client(&there)).await;
+    let held = stage.database.hold_records("wiper").await;
+    let again = client(&there);
+    let round = tokio::spawn(async move { wiper.again(again, &state).await });
+    settle(1, SOON, || stage.database.count(HELD_RECORDS)).await;
+    tenant.platform.patch("/api/v1/servers/up", &json!({"url": elsewhere.url})).await.expect(200);
+    tenant.platform.post("/api/v1/servers/up/unquarantine", &json!({})).await.expect(200);
+    // calls that wait for no record go to the new place
+    settle(true, SOON, async || {
+        Way::DIRECT.go(client(&there), "").await;
+        elsewhere.counts().calls > 0
+    })
+    .await;
+    assert!(!round.is_finished());
+    held.close().await.unwrap();
+    assert_invalid(&round.await.unwrap(), "another origin");
+    assert!(elsewhere.calls().iter().all(|call| call.tool == "reader"));
 }

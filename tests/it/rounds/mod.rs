@@ -2,6 +2,9 @@
 
 mod bound;
 mod declared;
+mod held;
+mod held_alone;
+mod held_dies;
 mod offers;
 mod passing;
 

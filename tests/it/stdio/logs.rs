@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{SOON, log, stage, text};
-use crate::support::{Following, Gateway, Stage, cli, eventually};
+use super::{SECRET, SOON, add, log, stage, text};
+use crate::support::{Following, Gateway, Mcp, Stage, cli, eventually};
 
 /// The advisory lock under which lines are written.
 const TURN: i64 = 0x6c6f_6773;
@@ -21,7 +21,7 @@ async fn another_replica_shows_it_without_secrets_and_control_characters() {
     })
     .await;
     assert!(lines.iter().any(|line| line.starts_with("started, process ")), "{lines:?}");
-    assert!(lines.iter().any(|line| line.contains("connected, handshake era")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("connected, MCP 2025-03-26 to 2025-11-25, ")), "{lines:?}");
 
     // from the end on
     let page = there.get("/api/v1/servers/up/logs?limit=1").await.expect(200);
@@ -63,6 +63,38 @@ async fn assert_bounded(stage: &Stage) {
             .await
             .unwrap();
     assert!(lines <= 500 && bytes <= 128 * 1024, "{lines} lines, {bytes} bytes");
+}
+
+#[tokio::test]
+async fn a_program_that_fails_says_its_last_lines_at_once() {
+    let script =
+        "for n in 1 2 3 4 5 6; do echo line $n >&2; done; echo no folder for $PROGRAM_OWN >&2; exit 3";
+    let entry = json!({"argv": ["sh", "-c", script], "env": {"PROGRAM_OWN": SECRET}, "tenants": ["*"]});
+    let commands = json!({ "prog": entry }).to_string();
+    let stage = Stage::with(&[("MCPPROXY__STDIO__COMMANDS", &commands)]).await;
+    let tenant = stage.tenant("acme").await;
+    let says = "it ended with exit status 3; its standard error ends with: line 3 / line 4 / line 5 / line 6 / no folder for [redacted]";
+    let added = add(&tenant.platform, "up", "prog").await;
+    assert!(added["last_error"].as_str().unwrap().ends_with(says), "{added}");
+    let added = cli(&tenant.platform, &["upstream", "add", "again", "--command", "prog"]).await;
+    assert!(added.code == 1 && added.err.contains(says), "{added:?}");
+    // whoever calls hears why it does not run, and nothing that it wrote
+    let search = Mcp::session(&tenant.agent().await).await.search(&json!({"query": "folder"})).await;
+    assert!(!search.to_string().contains("line 6"), "{search}");
+}
+
+#[tokio::test]
+async fn a_program_that_dies_while_it_is_listed_says_its_last_lines_at_once() {
+    let commands = super::commands(&[("prog", "falls", &["*"])]);
+    let stage = Stage::with(&[("MCPPROXY__STDIO__COMMANDS", &commands)]).await;
+    let tenant = stage.tenant("acme").await;
+    let added = add(&tenant.platform, "up", "prog").await;
+    let error = added["last_error"].as_str().unwrap();
+    for says in
+        ["without an answer", "exit status 3", "its standard error ends with: no folder for [redacted]"]
+    {
+        assert!(error.contains(says), "{says}: {error}");
+    }
 }
 
 /// The transactions that wait for the turn of writers.

@@ -15,7 +15,7 @@ RESULT = (
 )
 NAMES = [
     "raw", "env", "pid", "spawn", "slow", "taken_back", "say", "flood", "huge", "leave", "asks", "peek", "files", "meta",
-    "announce", "lists",
+    "announce", "lists", "logs",
 ]
 lock = threading.Lock()
 
@@ -127,6 +127,10 @@ def call(id, name, arguments, meta):
         text(id, "announced")
     elif name == "lists":
         text(id, str(asked.count("tools/list")))
+    elif name == "logs":
+        params = {"level": "error", "logger": "disk", "data": "full"}
+        write(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}))
+        answer(id, '{"content":[]}')
     elif name == "leave":
         os._exit(7)
     elif name == "asks":
@@ -170,6 +174,9 @@ def handle(message):
         answer(id, json.dumps({"supportedVersions": ["2026-07-28"], "capabilities": {}, "resultType": "complete"}))
     elif method == "ping":
         answer(id, "{}")
+    elif method == "tools/list" and VICE == "falls":
+        print("no folder for %s" % os.environ["PROGRAM_OWN"], file=sys.stderr, flush=True)
+        os._exit(3)
     elif method == "tools/list":
         time.sleep(vice("lists-"))
         description = "" if not VICE.startswith("described-") else described(VICE.removeprefix("described-"))

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{SOON, commands, pid, stage, text};
-use crate::support::{Collector, Mcp, Stage, settle};
+use crate::rounds::state_of;
+use crate::subscriptions::logs::heard;
+use crate::support::{Collector, Mcp, Outcome, Stage, settle};
 
 const RESULT: &str = r#"{"zebra":{"y":1,"x":[ ]},"content":[{"type":"hologram","data":{"b":2,"a":1}}],"structuredContent":{"big":18446744073709551617,"tiny":1e-400,"exact":1.10},"_meta":{"vendor/trace":{"z":[1.0]}}, "isError":false}"#;
 
@@ -46,6 +48,43 @@ async fn progress_comes_and_cancellations_go() {
     let rest = running.text().await.unwrap();
     assert!(!rest.contains("\"slow\""), "{rest}");
     settle("1".to_owned(), SOON, || text(&client, "taken_back", json!({}))).await;
+}
+
+#[tokio::test]
+async fn a_program_asks_a_modern_client_and_gets_the_answer() {
+    let (_stage, tenant, _client) = stage(&[]).await;
+    tenant.platform.patch("/api/v1/servers/up", &json!({"relay": {"sampling": true}})).await.expect(200);
+    let modern = Mcp::modern(&tenant.agent().await).declaring(r#"{"sampling":{}}"#);
+    let call = async |more: String| {
+        let params = format!(r#"{{"name":"call_tool_read","arguments":{{"name":"up:asks"}}{more}}}"#);
+        Outcome { answer: modern.request("tools/call", &params).await }
+    };
+    let reply = r#"{"role":"assistant","content":{"type":"text","text":"hi"},"model":"m"}"#;
+    let state = state_of(&call(String::new()).await);
+    let more = format!(r#","inputResponses":{{"question":{reply}}},"requestState":"{state}""#);
+    let done = call(more).await.ok();
+    let answers: Vec<Value> = serde_json::from_str(done["content"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(answers[1]["result"], serde_json::from_str::<Value>(reply).unwrap(), "{answers:?}");
+}
+
+#[tokio::test]
+async fn what_a_program_says_reaches_no_session_soon_after_a_call_of_another() {
+    let (_stage, tenant, _client) = stage(&[]).await;
+    tenant.platform.patch("/api/v1/servers/up", &json!({"relay": {"logging": true}})).await.expect(200);
+    let agent = tenant.agent().await;
+    let (first, second) = (Mcp::session(&agent).await, Mcp::session(&agent).await);
+    for session in [&first, &second] {
+        let set = session.request("logging/setLevel", r#"{"level":"warning"}"#).await.json();
+        assert_eq!(set["result"], json!({}), "{set}");
+    }
+    let said = vec![("error".to_owned(), "up/disk".to_owned())];
+    settle(said.clone(), SOON, || heard(&first, "up:logs", "")).await;
+    assert_eq!(heard(&first, "up:logs", "").await, said);
+    assert_eq!(heard(&second, "up:logs", "").await, [], "it may be about the call before");
+    let modern = Mcp::modern(&agent);
+    let meta = r#","_meta":{"io.modelcontextprotocol/logLevel":"warning"}"#;
+    assert_eq!(heard(&modern, "up:logs", meta).await, []);
+    assert_eq!(heard(&first, "up:logs", "").await, []);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ const SAID: [&str; 3] = [
 ];
 
 /// Calls a tool, and returns the level and the logger of each log message that comes before the answer.
-async fn heard(client: &Mcp, tool: &str, meta: &str) -> Vec<(String, String)> {
+pub async fn heard(client: &Mcp, tool: &str, meta: &str) -> Vec<(String, String)> {
     let params = format!(r#"{{"name":"call_tool_read","arguments":{{"name":"{tool}","args":{{}}}}{meta}}}"#);
     let outcome = Outcome { answer: client.request("tools/call", &params).await };
     assert_eq!(outcome.result()["content"], json!([]), "{}", outcome.raw());
@@ -62,4 +62,29 @@ async fn only_who_set_a_level_hears_what_a_server_says_that_may() {
         assert_eq!(heard(&modern, &format!("{server}:look"), "").await, []);
     }
     assert_eq!(heard(&modern, "mute:look", meta).await, []);
+    // another replica stored another level, and its notice never came
+    super::lose_notices(&stage, "update client_sessions set log_level = 'emergency'").await;
+    for client in [&session, &there] {
+        settle(warnings("old")[1..].to_vec(), super::TOLD, || heard(client, "old:look", "")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_gave_way_to_others_hears_nothing_more() {
+    let stage = Stage::with(&[ON, NO_RELIST]).await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::reads("look").says(Say::Logs(SAID.to_vec()))]).await;
+    tenant.add_with("old", &upstream, json!({"relay": {"logging": true}})).await;
+    let agent = tenant.agent_with(json!({"rate_limit": 50_000})).await;
+    let session = Mcp::session(&agent).await;
+    let set_level = async |client: &Mcp| {
+        let set = client.request("logging/setLevel", r#"{"level":"warning"}"#).await.json();
+        assert_eq!(set["result"], json!({}), "{set}");
+    };
+    set_level(&session).await;
+    settle(2, super::TOLD, || async { heard(&session, "old:look", "").await.len() }).await;
+    for _ in 0..50 {
+        set_level(&Mcp::session(&agent).await).await;
+    }
+    settle(0, super::TOLD, || async { heard(&session, "old:look", "").await.len() }).await;
 }

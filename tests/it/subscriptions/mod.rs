@@ -1,8 +1,9 @@
 //! Subscriptions to resources and log levels: told to one replica, known to all, and nobody else hears of them.
 
 mod heard;
-mod logs;
+pub mod logs;
 mod lost;
+mod many;
 mod rights;
 mod wishes;
 
@@ -99,4 +100,13 @@ async fn subscribe(client: &Mcp, uri: &str) {
 /// Listens in a session.
 async fn ear(session: &Mcp) -> Ear {
     Ear::of(session, None).await
+}
+
+/// Changes the wishes of one session as another replica does, and ends every connection on which replicas hear notices.
+async fn lose_notices(stage: &Stage, change: &'static str) {
+    let mut connection = stage.database.connect().await;
+    assert_eq!(sqlx::raw_sql(change).execute(&mut connection).await.unwrap().rows_affected(), 1);
+    let cut = "select pg_terminate_backend(pid) from pg_stat_activity
+        where datname = current_database() and query ilike 'listen%'";
+    sqlx::raw_sql(cut).execute(&mut connection).await.unwrap();
 }

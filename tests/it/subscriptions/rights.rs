@@ -41,12 +41,29 @@ async fn what_may_not_be_read_is_not_told() {
         }
     }
 
+    // a resource that is not approved
+    let before = seen.updates().len();
+    for verb in ["block", "unblock"] {
+        let path = format!("/api/v1/servers/docs/resources/{verb}");
+        platform.post(&path, &json!({"kind": "resource", "uri": "doc://a"})).await.expect(200);
+        if verb == "block" {
+            scene.is_watched(0).await;
+            scene.upstream.update("doc://a");
+        }
+    }
+    for ear in [&stream, &seen] {
+        ear.hears_updates(&vec!["doc://a"; before + 1], TOLD * 2).await;
+    }
+
     platform.delete(&format!("/api/v1/keys/{}", agent.id)).await.expect(204);
     stream.ends(TOLD).await;
     scene.upstream.update("doc://a");
     let before = stream.updates().len();
     seen.hears_updates(&vec!["doc://a"; seen_count(&seen) + 1], TOLD).await;
     assert_eq!(stream.updates().len(), before);
+    // the endpoint is closed
+    platform.patch("/api/v1/settings", &json!({"direct_endpoint": false})).await.expect(200);
+    seen.ends(TOLD).await;
 }
 
 fn seen_count(ear: &Ear) -> usize {

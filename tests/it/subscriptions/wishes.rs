@@ -3,19 +3,20 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::Connection;
+use tokio::time::timeout;
 
 use super::{Scene, TOLD, ask, ear, session, subscribe};
 use crate::support::upstream::{Era, Offers};
 use crate::support::{Mcp, Tool, Upstream, settle};
 
-async fn rows(connection: &mut sqlx::PgConnection) -> Vec<(Option<String>, Vec<String>)> {
+pub(super) async fn rows(connection: &mut sqlx::PgConnection) -> Vec<(Option<String>, Vec<String>)> {
     sqlx::query_as("select log_level, uris from client_sessions order by seen_at")
         .fetch_all(connection)
         .await
         .unwrap()
 }
 
-async fn set_level(client: &Mcp, level: Value) -> Value {
+pub(super) async fn set_level(client: &Mcp, level: Value) -> Value {
     client.request("logging/setLevel", &json!({ "level": level }).to_string()).await.json()
 }
 
@@ -64,6 +65,20 @@ async fn a_session_keeps_them_until_it_ends() {
 }
 
 #[tokio::test]
+async fn what_nobody_wishes_any_more_is_watched_no_more() {
+    let scene = Scene::set(Era::Handshake).await;
+    let own = session(&scene.tenant.agent().await).await;
+    for uri in ["doc://a", "doc://b"] {
+        subscribe(&own, uri).await;
+    }
+    let _stream = ear(&scene.there(&own, 1)).await;
+    let watched = || async { scene.upstream.subscribed() };
+    settle(vec!["doc://a".to_owned(), "doc://b".to_owned()], TOLD, watched).await;
+    assert_eq!(ask(&own, "resources/unsubscribe", "doc://b").await["result"], json!({}));
+    settle(vec!["doc://a".to_owned()], TOLD, watched).await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_watched_is_refused() {
     let scene = Scene::set(Era::Handshake).await;
     let silent = Upstream::handshake(vec![Tool::reads("look")]).await;
@@ -108,4 +123,34 @@ async fn a_session_has_so_many_and_no_more() {
     let stream = ear(&scene.there(&own, 1)).await;
     settle(100, TOLD * 2, || async { stream.updates().len() }).await;
     assert_eq!(upstream.subscribed(), uris[..100]);
+}
+
+#[tokio::test]
+async fn a_session_whose_row_is_held_keeps_no_other_waiting() {
+    let scene = Scene::set(Era::Handshake).await;
+    let other = super::open(&scene.stage, "other").await;
+    let (agent, stranger) = (scene.tenant.agent().await, other.agent().await);
+    let (held, own, strange) = (session(&agent).await, session(&agent).await, session(&stranger).await);
+    assert_eq!(set_level(&held, "info".into()).await["result"], json!({}));
+    let mut slow = scene.stage.database.connect().await;
+    sqlx::raw_sql("begin; select from client_sessions for update").execute(&mut slow).await.unwrap();
+    let waiting: Vec<_> = (0..2)
+        .map(|_| {
+            let there = scene.there(&held, 0);
+            tokio::spawn(async move { set_level(&there, "debug".into()).await })
+        })
+        .collect();
+    let blocked = "select count(*) from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'";
+    settle(1, TOLD, || scene.stage.database.count(blocked)).await;
+    // neither another session of the key nor another tenant's, at the replica where the first one waits
+    for session in [&strange, &own] {
+        let stored = timeout(TOLD, set_level(session, "info".into())).await.expect("it is not kept waiting");
+        assert_eq!(stored["result"], json!({}), "{stored}");
+    }
+    for refused in waiting {
+        assert_eq!(refused.await.unwrap()["error"]["data"]["code"], "unavailable");
+    }
+    slow.close().await.unwrap();
+    settle(json!({}), TOLD, || async { set_level(&held, "debug".into()).await["result"].clone() }).await;
 }

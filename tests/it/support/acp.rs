@@ -104,6 +104,11 @@ impl Acp {
         }
     }
 
+    /// Reads, and so answers pings, until the gateway closes the socket.
+    pub async fn listen(&mut self) {
+        while let Some(Ok(_)) = self.socket.next().await {}
+    }
+
     /// Returns the next request for permission, with what came before it.
     pub async fn asked(&mut self) -> Value {
         loop {
@@ -121,6 +126,17 @@ impl Acp {
             let update = &message["params"]["update"];
             if update["sessionUpdate"] == "tool_call_update" {
                 return update["status"].clone();
+            }
+        }
+    }
+
+    /// Returns the text of the next update to this status; others are passed over.
+    pub async fn said(&mut self, status: &str) -> String {
+        loop {
+            let message = self.next().await.expect("an update");
+            let update = &message["params"]["update"];
+            if update["sessionUpdate"] == "tool_call_update" && update["status"] == status {
+                return update["content"][0]["content"]["text"].as_str().unwrap_or_default().to_owned();
             }
         }
     }

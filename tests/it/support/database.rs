@@ -13,6 +13,10 @@ const TEMPLATE: &str = "migrated";
 /// The lock of whoever makes it: a test is a process or a thread.
 const TEMPLATE_LOCK: i64 = 1;
 
+/// Records that wait because of [`Database::hold_records`].
+pub const HELD_RECORDS: &str = "select count(*) from pg_locks l join pg_database d on d.oid = l.database
+    where d.datname = current_database() and l.locktype = 'advisory' and l.objid = 77 and not l.granted";
+
 /// A fresh database, dropped at the end.
 pub struct Database {
     name: String,
@@ -73,6 +77,42 @@ impl Database {
     /// A superuser's connection.
     pub async fn connect(&self) -> PgConnection {
         PgConnection::connect(&self.url()).await.unwrap()
+    }
+
+    /// All rows of all tables as JSON, each with the name of its table.
+    pub async fn rows(&self) -> Vec<(String, String)> {
+        let mut connection = self.connect().await;
+        let tables: Vec<String> = sqlx::query_scalar(
+            "select relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+             where n.nspname = 'public' and c.relkind = 'r'",
+        )
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+        let mut rows = Vec::new();
+        for table in tables {
+            let select = format!("select to_jsonb(t)::text from {table} t");
+            let found: Vec<String> =
+                sqlx::query_scalar(AssertSqlSafe(select)).fetch_all(&mut connection).await.unwrap();
+            rows.extend(found.into_iter().map(|row| (table.clone(), row)));
+        }
+        rows
+    }
+
+    /// Makes every record of calls of this tool wait until the returned connection ends; all others go on.
+    pub async fn hold_records(&self, tool: &str) -> PgConnection {
+        let mut connection = self.connect().await;
+        let statements = format!(
+            "select pg_advisory_lock(77);
+             create function hold() returns trigger language plpgsql as $$ begin
+                 perform pg_catalog.pg_advisory_xact_lock(77);
+                 return new;
+             end $$;
+             create trigger hold before insert on activity_open for each row
+                 when (new.tool = '{tool}') execute function hold();"
+        );
+        sqlx::raw_sql(AssertSqlSafe(statements)).execute(&mut connection).await.unwrap();
+        connection
     }
 
     /// A number, asked for by a superuser.

@@ -116,6 +116,14 @@ impl Gateway {
         Gateway::run(program(&database.url(), &["serve"], settings)).await
     }
 
+    /// Starts with a settings file, which alone says which networks are allowed.
+    pub async fn start_with_file(database: &Database, file: &Path) -> Gateway {
+        let file = file.to_str().unwrap();
+        let mut command = program(&database.url(), &["serve", "--config", file], &[]);
+        command.env_remove("MCPPROXY__EGRESS__ALLOW");
+        Gateway::run(command).await
+    }
+
     /// Starts the program of another release on a migrated database; returns when it is ready.
     pub async fn start_other(binary: &Path, database: &Database, settings: &[(&str, &str)]) -> Gateway {
         let command = program_at(binary, &database.url(), &["serve"], settings);
@@ -226,6 +234,11 @@ impl Gateway {
     /// SIGTERM; does not wait.
     pub fn terminate(&self) {
         self.signal("TERM");
+    }
+
+    /// SIGHUP; does not wait.
+    pub fn hang_up(&self) {
+        self.signal("HUP");
     }
 
     /// SIGSTOP: it does nothing until it is woken.

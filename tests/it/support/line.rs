@@ -63,14 +63,16 @@ impl Line {
         format!("{head}@127.0.0.1:{}/{name}", self.address.port())
     }
 
-    /// From now on it does this.
-    pub fn turn(&self, way: Way) {
+    /// Changes the way. When it returns, no connection of the old way carries a byte any more.
+    pub async fn turn(&self, way: Way) {
         self.way.send_replace(way);
-        match way {
-            Way::Open => {}
-            Way::Hangs => self.hush.send_replace(()),
-            Way::Resets | Way::Refuses => self.cut(),
-        }
+        let over = match way {
+            Way::Open => return,
+            Way::Hangs => &self.hush,
+            Way::Resets | Way::Refuses => &self.cuts,
+        };
+        over.send_replace(());
+        tokio::time::timeout(Duration::from_secs(5), over.closed()).await.expect("the line turns");
     }
 
     /// From now on new connections lead to another port.
@@ -128,11 +130,13 @@ impl Ends {
             listener = Some(open);
             let Some((client, _)) = accepted else { continue };
             self.accepted.fetch_add(1, Ordering::Relaxed);
+            // what comes between the subscription and the look at the way is heard of by one of the two
+            let (hush, cuts) = (self.hush.subscribe(), self.cuts.subscribe());
+            let way = *self.way.borrow();
             match way {
-                Way::Resets => reset(client),
-                Way::Hangs => drop(tokio::spawn(keep_quiet(client, None, self.cuts.subscribe()))),
-                _ => {
-                    let (hush, cuts) = (self.hush.subscribe(), self.cuts.subscribe());
+                Way::Resets | Way::Refuses => reset(client),
+                Way::Hangs => drop(tokio::spawn(keep_quiet(client, None, cuts))),
+                Way::Open => {
                     let port = self.port.load(Ordering::Relaxed);
                     drop(tokio::spawn(carry(client, port, hush, cuts)));
                 }
@@ -165,7 +169,10 @@ async fn carry(
             reset(client);
             reset(server);
         }
-        _ = hush.changed() => keep_quiet(client, Some(server), cuts).await,
+        _ = hush.changed() => {
+            drop(hush);
+            keep_quiet(client, Some(server), cuts).await;
+        }
     }
 }
 

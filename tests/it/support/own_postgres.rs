@@ -88,6 +88,16 @@ impl OwnPostgres {
         Database::at(DATABASE, self.url(DATABASE))
     }
 
+    /// Port on loopback.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Folder of the programs of PostgreSQL.
+    pub fn programs(&self) -> &Path {
+        &self.programs
+    }
+
     /// Runs a statement as superuser, outside the database.
     pub async fn admin(&self, statement: &str) {
         let mut admin = PgConnection::connect(&self.url("postgres")).await.unwrap();

@@ -42,6 +42,12 @@ impl RealServer {
         RealServer::start(tools().join("venv/bin/python"), &["changing_server.py"], INSTALL).await
     }
 
+    /// A site of `tests/it/web_pages/sites`.
+    pub async fn site(program: &str) -> RealServer {
+        let script = format!("{}/tests/it/web_pages/sites/{program}", env!("CARGO_MANIFEST_DIR"));
+        RealServer::start(tools().join("sites/bin/python"), &["-B", &script], INSTALL).await
+    }
+
     /// `tests/conformance/server`: both eras, with all that the conformance suite asks for.
     pub async fn conformance() -> RealServer {
         let program = Path::new(env!("CARGO_BIN_EXE_mcpproxy")).with_file_name("examples");

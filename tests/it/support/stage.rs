@@ -87,6 +87,14 @@ impl Tenant {
         Api { id: made["id"].as_str().unwrap().to_owned(), ..key }
     }
 
+    /// The successor of a key, which the platform operator rotates.
+    pub async fn rotated(&self, key: &Api) -> Api {
+        let made =
+            self.platform.post(&format!("/api/v1/keys/{}/rotate", key.id), &json!({})).await.expect(201);
+        let successor = self.anonymous.with_key(made["key"].as_str().unwrap());
+        Api { id: made["id"].as_str().unwrap().to_owned(), ..successor }
+    }
+
     /// Adds an upstream as an admin does; its tools are there when this returns.
     pub async fn add(&self, name: &str, upstream: &Upstream) -> Value {
         self.add_with(name, upstream, json!({})).await

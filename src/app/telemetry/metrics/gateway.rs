@@ -121,6 +121,7 @@ fn webhooks(page: &mut MetricsPage<'_>, deliveries: &Deliveries) -> fmt::Result 
         ("confirmed", &deliveries.confirmed),
         ("failed", &deliveries.failed),
         ("given_up", &deliveries.given_up),
+        ("dropped", &deliveries.dropped),
     ];
     let outcomes = outcomes.map(|(outcome, count)| (vec![("outcome", outcome)], count.get()));
     let help = "Tries to tell webhooks of permission requests, and events that are not tried any more";

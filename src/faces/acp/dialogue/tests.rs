@@ -1,56 +1,13 @@
-use chrono::{DateTime, Utc};
-
 use super::*;
 use crate::domain::consent::ConsentState;
-use crate::domain::operation::OperationType;
 use crate::domain::pin::Pin;
-use crate::domain::policy::Assurance;
-use crate::domain::risk::RiskLevel;
 use crate::store::ConsentRow;
 
 pub(super) fn view(n: u128, state: ConsentState) -> Arc<ConsentView> {
-    let at = DateTime::<Utc>::from_timestamp(1_795_525_800, 0).unwrap();
-    let options = [ConsentDecision::AllowOnce, ConsentDecision::RejectOnce, ConsentDecision::CancelTurn];
     Arc::new(ConsentView::from(ConsentRow {
         id: Uuid::from_u128(n),
-        principal: Uuid::from_u128(99),
-        owner: "ci".to_owned(),
-        person: None,
-        identity_id: None,
-        creator: None,
-        session_id: None,
-        server_id: Uuid::nil(),
-        server: "github".to_owned(),
-        tool: "delete_repo".to_owned(),
-        operation_type: OperationType::Destructive.into(),
-        pin: "p".to_owned(),
-        digest: Vec::new(),
-        risk: RiskLevel::Critical.into(),
-        signals: vec!["irreversible".to_owned(), "of_a_later_release".to_owned()],
-        action: "act".to_owned(),
-        action_values: ["delete", "repo", "acme/demo", ""].map(str::to_owned).into(),
-        is_irreversible: true,
-        // digits that a number of this program would not keep, and an order that a map would not
-        arguments: r#"{"repo":"acme/demo","a":12345678901234567890123,"token":"[hidden]"}"#.to_owned(),
-        was_cut: false,
-        agent_says: Some("cleanup".to_owned()),
-        author_says: None,
-        rule: None,
-        assurance: Assurance::Client.into(),
-        options: options.map(Into::into).into(),
-        channels: vec!["acp".to_owned()],
-        ttl_s: 600,
         state: state.into(),
-        created_at: at,
-        expires_at: at,
-        is_in_time: true,
-        decided_at: None,
-        decided_by: None,
-        decided_owner: None,
-        decided_via: None,
-        decision: None,
-        comment: None,
-        told_at: None,
+        ..ConsentRow::example()
     }))
 }
 
@@ -184,9 +141,7 @@ fn after_two_answers_that_were_not_offered_a_client_is_left_alone() {
     // the first request is not open any more
     let id = Uuid::from_u128(7);
     assert!(answer(&mut dialogue, &first, &selected(&format!("{id}.allow_once"))).acts.is_empty());
-    let refused =
-        json!({"jsonrpc": "2.0", "id": again, "error": {"code": -32601, "message": "Method not found"}});
-    let turn = dialogue.hear(&refused.to_string());
+    let turn = answer(&mut dialogue, &again, &json!({"outcome": "yes"}));
     let told = parsed(&turn.messages);
     assert_eq!(told[0]["params"]["update"]["status"], "pending", "{told:?}");
     assert!(turn.messages[0].contains("consent_malformed"));
@@ -240,9 +195,32 @@ fn only_those_that_are_put_to_it_reach_a_client_and_only_so_many() {
     for n in 0..REQUESTS_MAX as u128 {
         assert_eq!(dialogue.see(&view(n, ConsentState::Pending), true).len(), 2);
     }
+    assert!(!dialogue.wants_more(), "none was left out");
     assert!(dialogue.see(&view(1000, ConsentState::Pending), true).is_empty());
-    dialogue.see(&view(3, ConsentState::TimedOut), true);
+    assert!(!dialogue.wants_more(), "there is no room yet");
+    // one that is decided makes room, also while its call has yet to run
+    dialogue.see(&view(3, ConsentState::Granted), true);
+    assert!(dialogue.wants_more() && !dialogue.wants_more());
     assert_eq!(dialogue.see(&view(1000, ConsentState::Pending), true).len(), 2);
+    // so does one that the client is left alone with
+    let id = Uuid::from_u128(4);
+    dialogue.missed(id);
+    assert!(!dialogue.has_room());
+    dialogue.missed(id);
+    assert_eq!(dialogue.see(&view(1001, ConsentState::Pending), true).len(), 2);
+}
+
+#[test]
+fn what_was_decided_is_not_kept_without_end() {
+    let (mut dialogue, _) = opened();
+    let many = TOLD_MAX as u128 + 50;
+    for n in 0..many {
+        assert_eq!(dialogue.see(&view(n, ConsentState::Pending), true).len(), 2);
+        dialogue.see(&view(n, ConsentState::Granted), true);
+    }
+    let mut known: Vec<u128> = dialogue.known().map(|id| id.as_u128()).collect();
+    known.sort_unstable();
+    assert_eq!(known, (many - TOLD_MAX as u128..many).collect::<Vec<_>>(), "the newest");
 }
 
 #[test]
@@ -354,12 +332,45 @@ fn what_is_no_message_is_an_error_and_changes_nothing() {
 #[test]
 fn a_decision_that_failed_is_asked_again_or_counts_as_a_miss() {
     let (mut dialogue, _) = opened();
-    let id = Uuid::from_u128(7);
-    dialogue.see(&view(7, ConsentState::Pending), true);
-    assert!(dialogue.not_decided(id, false).is_empty());
-    assert_eq!(dialogue.see(&view(7, ConsentState::Pending), true).len(), 2);
-    call_of(&dialogue.not_decided(id, true));
-    assert!(dialogue.not_decided(id, true)[0].contains("consent_malformed"));
+    let (id, pending) = (Uuid::from_u128(7), view(7, ConsentState::Pending));
+    dialogue.see(&pending, true);
+    dialogue.forget(id);
+    assert_eq!(dialogue.see(&pending, true).len(), 2);
+    call_of(&dialogue.missed(id));
+    assert!(dialogue.missed(id)[0].contains("consent_malformed"));
+}
+
+#[test]
+fn an_answer_that_a_limit_or_a_right_stops_is_no_malformed_one() {
+    let (mut dialogue, _) = opened();
+    let (id, pending) = (Uuid::from_u128(7), view(7, ConsentState::Pending));
+    let mut call = call_of(&dialogue.see(&pending, true));
+    for _ in 0..5 {
+        let turn = answer(&mut dialogue, &call, &selected(&format!("{id}.allow_once")));
+        assert_eq!(turn.acts, [AcpAct::Decide(id, ConsentDecision::AllowOnce)]);
+        let told = dialogue.refused(id, "the limit of this deployment is reached");
+        assert!(told.len() == 1 && told[0].contains("the limit of this deployment is reached"), "{told:?}");
+        assert_eq!(parsed(&told)[0]["params"]["update"]["status"], "pending");
+        assert!(dialogue.see(&pending, false).is_empty(), "it may not be asked now");
+        call = call_of(&dialogue.see(&pending, true));
+        assert!(dialogue.see(&pending, true).is_empty(), "it is asked once");
+    }
+    // they count for nothing: the first malformed answer is asked about once more
+    call_of(&answer(&mut dialogue, &call, &selected("forged")).messages);
+}
+
+#[test]
+fn a_client_that_cannot_ask_is_left_alone_without_a_fault() {
+    let (mut dialogue, _) = opened();
+    let (id, pending) = (Uuid::from_u128(7), view(7, ConsentState::Pending));
+    let call = call_of(&dialogue.see(&pending, true));
+    let error =
+        json!({"jsonrpc": "2.0", "id": call, "error": {"code": -32601, "message": "Method not found"}});
+    let turn = dialogue.hear(&error.to_string());
+    assert!(turn.acts.is_empty() && !turn.messages[0].contains("consent_malformed"), "{turn:?}");
+    assert_eq!(parsed(&turn.messages)[0]["params"]["update"]["status"], "pending");
+    assert!(dialogue.see(&pending, true).is_empty());
+    assert!(answer(&mut dialogue, &call, &selected(&format!("{id}.allow_once"))).acts.is_empty());
 }
 
 /// The crates of the protocol switch `serde_json` to the order of insertion, and more digits than the gateway keeps.

@@ -12,7 +12,7 @@ use crate::faces::cli::stream;
 /// Path of the stream.
 const PATH: [&str; 2] = ["activity", "stream"];
 /// Widths of the columns, in characters, in the order of a list's columns. Longer cells move the rest of their line.
-const WIDTHS: [usize; 11] = [26, 25, 14, 24, 14, 14, 10, 18, 12, 16, 36];
+const WIDTHS: [usize; 15] = [26, 25, 14, 24, 14, 14, 10, 18, 12, 11, 16, 20, 36, 20, 15];
 
 #[derive(Args)]
 pub(super) struct Watch {
@@ -21,7 +21,7 @@ pub(super) struct Watch {
     /// End after this many records; without, never
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Also show the columns CODE, TYPE, OWNER and KEY
+    /// Also show the columns CODE, TYPE, TIER, OWNER, KEY, KEY ID, CLIENT and ADDRESS
     #[arg(long)]
     wide: bool,
     /// Show words instead of icons; output to anything but a terminal has no icons

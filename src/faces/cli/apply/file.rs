@@ -132,15 +132,10 @@ pub(super) fn read(path: &Path) -> Result<File, Failure> {
     let from = if shown == "-" { shown.clone() } else { format!("@{shown}") };
     let text = input::text("-f", &from)?;
     let parsed = parse(&text).and_then(|mut file| {
-        check(&mut file, &variable)?;
+        check(&mut file, &input::variable)?;
         Ok(file)
     });
     parsed.map_err(|fault| Failure::Usage(format!("{shown}: {fault}")))
-}
-
-#[expect(clippy::disallowed_methods, reason = "a credential that the file refers to is no setting")]
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn parse(text: &str) -> Result<File, String> {

@@ -5,17 +5,16 @@ use std::collections::HashSet;
 use chrono::{DateTime, FixedOffset, SecondsFormat};
 use http::Method;
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
 use super::super::client::{ApiClient, ApiQuery};
 use super::super::failure::Failure;
 use super::super::output::text;
+use super::super::same_server::{has_url, header_names};
 use super::compare::{Changes, at, own_values};
 use super::file::{DeclaredKey, DeclaredServer, DeclaredTenant};
 use super::step::{Mark, Step, StepRoom};
-use crate::domain::id::ServerId;
 use crate::domain::relay::Relay;
-use crate::domain::server_url::{ServerPlace, masked, query_digest, without_query};
+use crate::domain::server_url::{ServerPlace, masked, without_query};
 
 /// Condition for setting a server's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,9 +182,9 @@ impl Planner<'_> {
     /// Compares headers by name, since values cannot be read back. A new address clears headers, so they are sent with it.
     fn compare_headers(&self, changes: &mut Changes, server: &DeclaredServer, is: &Value, moves: bool) {
         let Some(headers) = server.header_values() else { return };
-        let mut there = names(at(is, "headers").as_array().into_iter().flatten().filter_map(Value::as_str));
-        let wanted = names(headers.keys().map(String::as_str));
-        there.sort_unstable();
+        let there =
+            header_names(at(is, "headers").as_array().into_iter().flatten().filter_map(Value::as_str));
+        let wanted = header_names(headers.keys().map(String::as_str));
         if there != wanted {
             changes.lines.push(format!("headers: {} → {}", listed(&there), listed(&wanted)));
         } else if self.headers == PlannedHeaders::Again && !wanted.is_empty() {
@@ -376,24 +375,13 @@ fn compare_place(changes: &mut Changes, server: &DeclaredServer, is: &Value) -> 
         return !changes.is_empty();
     }
     let there = text(is, "url");
-    let looks_same = masked(wanted) == there;
-    let digest = Uuid::try_parse(&text(is, "id")).ok().and_then(|id| query_digest(ServerId(id), wanted));
-    let has_same_query = digest.is_some() && digest.as_deref() == at(is, "query_digest").as_str();
-    // without a query, or by a gateway that masks nothing, the URL is shown whole
-    if wanted == there || (looks_same && has_same_query) {
+    if has_url(is, wanted) {
         return false;
     }
-    let note = if looks_same { " (another query)" } else { "" };
+    let note = if masked(wanted) == there { " (another query)" } else { "" };
     changes.lines.push(format!("url: {} → {}{note}", masked(&there), masked(wanted)));
     changes.body.insert("url".to_owned(), wanted.into());
     ServerPlace::of(without_query(&there)) != ServerPlace::of(wanted)
-}
-
-/// Returns sorted header names in lower case, since case does not count in them.
-fn names<'a>(of: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut names: Vec<String> = of.map(str::to_ascii_lowercase).collect();
-    names.sort_unstable();
-    names
 }
 
 fn listed(names: &[String]) -> String {

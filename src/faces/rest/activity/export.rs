@@ -25,7 +25,7 @@ use crate::store::{ActivityFilter, ActivityRow};
 /// Parameters: those of a list without paging.
 pub(in crate::faces::rest) const PARAMS: ParamNames = filters!["start_time", "end_time", "format"];
 /// Columns of CSV, with the place of each in a record (a JSON pointer).
-const COLUMNS: [(&str, &str); 35] = [
+const COLUMNS: [(&str, &str); 37] = [
     ("id", "/id"),
     ("started_at", "/started_at"),
     ("type", "/type"),
@@ -46,9 +46,11 @@ const COLUMNS: [(&str, &str); 35] = [
     ("rule", "/rule"),
     ("consent_id", "/consent_id"),
     ("key_id", "/key_id"),
+    ("key_name", "/key_name"),
     ("owner", "/owner"),
     ("client_name", "/client/name"),
     ("client_version", "/client/version"),
+    ("client_address", "/client_address"),
     ("session_id", "/session_id"),
     ("request_id", "/request_id"),
     ("trace_id", "/trace_id"),

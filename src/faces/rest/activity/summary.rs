@@ -6,14 +6,15 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
+use crate::domain::annotations::Tier;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{ParamNames, Params};
 use crate::faces::rest::show;
 use crate::faces::rest::show::RestAnswer;
-use crate::store::{ActivitySummary, CallSummary, DecisionCount};
+use crate::store::{ActivitySummary, CallSummary, DecisionCount, SummaryScope};
 
 /// Parameters of a summary.
-pub(in crate::faces::rest) const PARAMS: ParamNames = &["period"];
+pub(in crate::faces::rest) const PARAMS: ParamNames = &["period", "tier", "not_read"];
 /// Values of `period`; the first is the default.
 const PERIODS: [&str; 4] = ["24h", "1h", "7d", "30d"];
 
@@ -27,6 +28,8 @@ struct Shown<'a> {
     by_status: BTreeMap<&'a str, i64>,
     /// Counts by intent, of the records that have one: calls.
     by_intent_type: BTreeMap<&'a str, i64>,
+    /// Counts by the tier of the tool, of the records that have one.
+    by_tier: BTreeMap<&'a str, i64>,
     top_tools: Vec<Calls<'a>>,
     top_servers: Vec<Calls<'a>>,
     /// Counts of calls that a policy did not simply allow.
@@ -62,7 +65,14 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
     let period = period.unwrap_or(PERIODS[0]);
     let end = exchange.attempt.started_at;
     let start = end - length(period);
-    let summary = exchange.gateway().log.summarize_activity(exchange.caller(), start, end).await?;
+    let scope = SummaryScope {
+        key: None,
+        tier: params.one_of("tier", &Tier::ALL)?,
+        not_read: params.flag("not_read")?,
+        start,
+        end,
+    };
+    let summary = exchange.gateway().log.summarize_activity(exchange.caller(), scope).await?;
     show::ok(&shown(period, start, end, &summary))
 }
 
@@ -89,6 +99,7 @@ fn shown<'a>(
         by_type: BTreeMap::new(),
         by_status: BTreeMap::new(),
         by_intent_type: BTreeMap::new(),
+        by_tier: BTreeMap::new(),
         top_tools: summary.tools.iter().map(calls).collect(),
         top_servers: summary.servers.iter().map(calls).collect(),
         by_decision: summary.by_decision.iter().map(|(decision, calls)| (&**decision, *calls)).collect(),
@@ -100,6 +111,9 @@ fn shown<'a>(
         *shown.by_status.entry(&counted.status).or_default() += counted.count;
         if let Some(intent) = &counted.intent_type {
             *shown.by_intent_type.entry(intent).or_default() += counted.count;
+        }
+        if let Some(tier) = &counted.tier {
+            *shown.by_tier.entry(tier).or_default() += counted.count;
         }
     }
     shown
@@ -136,10 +150,11 @@ mod tests {
 
     #[test]
     fn counts_are_summed_up() {
-        let count = |kind: &str, status: &str, intent: Option<&str>, count| ActivityCount {
+        let count = |kind: &str, status: &str, [intent, tier]: [Option<&str>; 2], count| ActivityCount {
             kind: kind.into(),
             status: status.into(),
             intent_type: intent.map(Into::into),
+            tier: tier.map(Into::into),
             count,
         };
         let tool = CallSummary {
@@ -153,9 +168,9 @@ mod tests {
         };
         let summary = ActivitySummary {
             counts: vec![
-                count("tool_call", "success", Some("read"), 3),
-                count("tool_call", "error", Some("write"), 2),
-                count("admin", "success", None, 1),
+                count("tool_call", "success", [Some("read"), Some("unknown")], 3),
+                count("tool_call", "error", [Some("write"), Some("write")], 2),
+                count("admin", "success", [None, None], 1),
             ],
             servers: vec![CallSummary { tool: None, calls: 5, failed: 0, ..tool.clone() }],
             tools: vec![tool],
@@ -182,6 +197,10 @@ mod tests {
           "by_status": {
             "error": 2,
             "success": 4
+          },
+          "by_tier": {
+            "unknown": 3,
+            "write": 2
           },
           "by_type": {
             "admin": 1,

@@ -39,15 +39,20 @@ fn named(error: &GatewayError) -> &str {
 fn filters_are_taken_or_named() {
     let id = "018f5e2c-0000-7000-8000-000000000001";
     let query = format!(
-        "type=tool_call&source=mcp&server=fs&tool=read&status=blocked&intent_type=write&key={id}&owner=bob%20b\
+        "type=tool_call&source=mcp&server=fs&tool=read&status=blocked&tier=unknown&not_read=true&intent_type=write&key={id}&owner=bob%20b&client_address=::ffff:192.0.2.1\
          &session_id=s&request_id=r&decision=would_ask&consent_id={id}"
     );
     let filter = read(&query).unwrap();
     assert_eq!((filter.kind, filter.source), (Some(RecordKind::ToolCall), Some(Source::Mcp)));
     assert_eq!((filter.server.as_deref(), filter.tool.as_deref()), (Some("fs"), Some("read")));
     assert_eq!((filter.status, filter.intent_type), (Some(Status::Blocked), Some(OperationType::Write)));
+    assert_eq!((filter.tier, filter.not_read), (Some(Tier::Unknown), true));
+    assert!(!read("not_read=false").unwrap().not_read);
     assert_eq!((filter.owner.as_deref(), filter.key.unwrap().to_string().as_str()), (Some("bob b"), id));
     assert_eq!((filter.session_id.as_deref(), filter.request_id.as_deref()), (Some("s"), Some("r")));
+    assert_eq!(filter.client_address, Some("192.0.2.1".parse().unwrap()));
+    let by_name = read("key=ana%20ide").unwrap();
+    assert_eq!((by_name.key, by_name.key_name.as_deref()), (None, Some("ana ide")));
     assert_eq!((filter.decision, filter.consent_id), (Some(Ruling::WouldAsk), id.parse().ok()));
     for bad in [
         "decision=maybe",
@@ -56,10 +61,12 @@ fn filters_are_taken_or_named() {
         "source=x",
         "status=ok",
         "intent_type=unknown",
-        "key=1",
+        "client_address=local",
         "start_time=x",
         "end_time=1",
-        "tier=read",
+        "tier=none",
+        "not_read=1",
+        "decided=x",
     ] {
         let name = bad.split('=').next().unwrap();
         assert_eq!(named(&read(bad).unwrap_err()), name);
@@ -88,9 +95,11 @@ fn row() -> ActivityRow {
         rule: None,
         consent_id: None,
         key_id: None,
+        key_name: None,
         owner: None,
         client_name: None,
         client_version: None,
+        client_address: None,
         session_id: None,
         request_id: None,
         trace_id: None,
@@ -110,7 +119,7 @@ fn row() -> ActivityRow {
 fn every_name_is_always_there() {
     let empty = serde_json::to_value(shown(&row())).unwrap();
     let names = "id started_at type source server tool tool_variant tier intent intent_declared warning status \
-                 error_code error_message decision rule consent_id key_id owner client session_id request_id \
+                 error_code error_message decision rule consent_id key_id key_name owner client client_address session_id request_id \
                  trace_id parent_id duration_ms upstream_ms wait_ms request_bytes response_bytes arguments \
                  response truncated";
     let mut expected: Vec<&str> = names.split_whitespace().collect();

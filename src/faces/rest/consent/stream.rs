@@ -20,13 +20,13 @@ use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::Params;
 use crate::faces::rest::show::{RestAnswer, RouteAnswer};
 use crate::faces::sse::{CHECK, OpenStream, StreamKind, event_stream};
-use crate::gateway::{ConsentNews, ConsentView};
+use crate::gateway::{ConsentNews, ConsentView, next_consent_poll};
 use crate::store::ConsentFilter;
 
 /// Most open requests that a stream shows by itself; further ones are in the list.
 const OPEN_MAX: i64 = 100;
-/// Interval at which open requests are read again: news may be lost.
-const LOOK: Duration = Duration::from_secs(5);
+/// Pause before open requests are read again that could not be read.
+const RETRY: Duration = Duration::from_secs(5);
 
 pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     let open = exchange.open_stream(StreamKind::Consent)?;
@@ -60,7 +60,7 @@ impl Following {
             }
             let mut events = String::new();
             if self.look_at <= Instant::now() {
-                self.look_at = Instant::now() + LOOK;
+                self.look_at = next_consent_poll(Instant::now());
                 self.look(&mut events).await?;
             }
             if !events.is_empty() {
@@ -95,12 +95,18 @@ impl Following {
         }
         let (consent, caller) = (&self.open.gateway().consent, self.open.caller());
         let filter = ConsentFilter { state: Some(ConsentState::Pending), ..ConsentFilter::default() };
-        let Ok(pending) = consent.list(caller, filter, OPEN_MAX).await else { return Some(()) };
+        let Ok(pending) = consent.list(caller, filter, OPEN_MAX).await else {
+            self.look_at = Instant::now() + RETRY;
+            return Some(());
+        };
         let gone = self.told.keys().filter(|id| !pending.iter().any(|view| view.row.id == **id));
         let filter = ConsentFilter { ids: Some(gone.copied().collect()), ..ConsentFilter::default() };
         let mut views = Vec::new();
         if filter.ids.as_ref().is_some_and(|gone| !gone.is_empty()) {
-            let Ok(gone) = consent.list(caller, filter, 2 * OPEN_MAX).await else { return Some(()) };
+            let Ok(gone) = consent.list(caller, filter, 2 * OPEN_MAX).await else {
+                self.look_at = Instant::now() + RETRY;
+                return Some(());
+            };
             views = gone;
         }
         views.extend(pending);

@@ -6,6 +6,8 @@ pub(in crate::gateway::calls) mod tool;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use self::offer::CheckedOffer;
 use self::tool::CheckedTool;
 use super::request::CallRequest;
@@ -13,9 +15,10 @@ use super::round;
 use super::sending::SpanSubject;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::PinState;
+use crate::gateway::calls::own::{OwnCall, OwnTool, ToolWay};
 use crate::gateway::catalog::ServerEntry;
 use crate::gateway::log::Attempt;
-use crate::upstream::{Request, Round, Sent, Subject};
+use crate::upstream::{CallerMark, Request, Round, Sent, Subject};
 
 /// A request that passed its checks and may be sent.
 #[derive(Debug)]
@@ -51,6 +54,13 @@ impl Checked {
         }
     }
 
+    /// Returns the call with its task, if the gateway itself answers it; `None` if the server does.
+    pub(super) fn own_call<'a>(&'a self, attempt: &'a Attempt) -> Option<(OwnTool, OwnCall<'a>)> {
+        let Self::Tool(call) = self else { return None };
+        let ToolWay::Own(own) = ToolWay::of(&call.tool) else { return None };
+        Some((own, OwnCall { attempt, tool: &call.tool, arguments: &call.arguments }))
+    }
+
     /// Returns the method and the subject of the request's span.
     pub(super) fn about(&self) -> (&'static str, SpanSubject<'_>) {
         match self {
@@ -83,8 +93,12 @@ impl Checked {
             meta: request.meta,
             param_headers,
             hears: request.hears,
+            page: None,
             round,
-            key: attempt.caller.key.map(|key| key.0),
+            caller: CallerMark {
+                key: attempt.caller.key.map(|key| key.0),
+                session: attempt.session_id.as_deref().and_then(|id| Uuid::try_parse(id).ok()),
+            },
             timeout: self.server().target.limits.call_timeout,
             sent,
         }

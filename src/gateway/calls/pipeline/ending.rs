@@ -14,7 +14,8 @@ use crate::domain::refusal::{Class, Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::gateway::calls::Calls;
 use crate::gateway::consent::turn_cancelled;
-use crate::upstream::{Answer, FailureKind, Sent, UpstreamError};
+use crate::gateway::log::record_unavailable;
+use crate::upstream::{Answer, FailureKind, Target, UpstreamError};
 
 /// Suggested retry delay when all program slots are in use, in seconds.
 const NO_PLACE_RETRY_S: u64 = 5;
@@ -57,11 +58,7 @@ impl Calls {
                 record::response(record, target, shown.as_deref(), self.options.preview_bytes);
             }
             Err(refusal) => {
-                record.status = match refusal.code {
-                    // it was under way, past all checks
-                    Code::TurnCancelled => Status::Cancelled,
-                    code => status_of(code),
-                };
+                record.status = status_after_checks(refusal.code);
                 record::error(record, refusal);
             }
         }
@@ -71,7 +68,7 @@ impl Calls {
 
 impl Calls {
     /// Reads the head of a result; a large one in the tenant's slot for long work. Returns `None` if it is not a result.
-    async fn head_of(&self, tenant: Uuid, raw: &Bytes) -> Option<ResultHead> {
+    pub(super) async fn head_of(&self, tenant: Uuid, raw: &Bytes) -> Option<ResultHead> {
         let read = || std::str::from_utf8(raw).ok().and_then(ResultHead::read);
         self.upstreams.aside(tenant, raw.len(), read).await
     }
@@ -97,9 +94,36 @@ pub(super) fn status_of(code: Code) -> Status {
     }
 }
 
+/// Notes what became of a round of a call that is held open. The result is in the record of the call.
+pub(super) fn note_outcome(record: &mut Record, target: &Target, outcome: &CallOutcome) {
+    match outcome {
+        CallOutcome::Result { head, .. } => {
+            record.status = if head.is_error { Status::UpstreamError } else { Status::Success };
+        }
+        CallOutcome::InputRequired { .. } => round::note_asked(record),
+        CallOutcome::UpstreamError { raw, .. } => {
+            record.status = Status::UpstreamError;
+            record::upstream_error(record, target, raw);
+        }
+        CallOutcome::Refused(refused) => {
+            record.status = status_after_checks(refused.refusal.code);
+            record::error(record, &refused.refusal);
+        }
+        CallOutcome::InvalidState => round::note_invalid(record),
+    }
+}
+
+/// Returns the status of a call that passed all checks.
+fn status_after_checks(code: Code) -> Status {
+    match code {
+        Code::TurnCancelled => Status::Cancelled,
+        code => status_of(code),
+    }
+}
+
 /// Returns the refusal for a call that its caller cancelled, or a person who ended the caller's turn.
-pub(super) fn withdrawn(code: Code, sent: &Sent) -> Refusal {
-    match sent.is_dispatched() {
+pub(super) fn withdrawn(code: Code, is_dispatched: bool) -> Refusal {
+    match is_dispatched {
         true if code == Code::TurnCancelled => {
             reason::turn_ended("The call was sent and may have run, but the user", None)
         }
@@ -138,6 +162,15 @@ pub(super) fn from_upstream(error: &UpstreamError) -> Refusal {
             FailureKind::NoRounds => Refusal::new(
                 Code::ServerUnavailable,
                 "The server does not take answers to its questions any more; nothing was run; call it again without them",
+            ),
+            FailureKind::Changed => Refusal::new(
+                Code::ToolChanged,
+                format!("The form of this tool changed on its page ({}); nothing was sent; list the server again", error.detail),
+            ),
+            FailureKind::Unrecorded => record_unavailable(),
+            FailureKind::DraftGone => Refusal::new(
+                Code::InvalidArguments,
+                "The draft of this form was changed or sent by another call meanwhile; nothing was sent",
             ),
             FailureKind::NoPlace => Refusal::new(
                 Code::ServerUnavailable,

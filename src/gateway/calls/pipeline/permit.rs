@@ -31,7 +31,7 @@ impl Calls {
         permit: Option<Permit>,
     ) -> Result<Option<UsedPermit>, Refusal> {
         let (Some(permit), Checked::Tool(call)) = (permit, checked) else { return Ok(None) };
-        self.consent.consume(attempt, permit, &call.as_consent()).await.map(Some)
+        self.consent.consume(attempt, permit, &call.as_consent()).await
     }
 
     /// Notes the outcome of a call that used a permission up, or keeps the permission for the next round.
@@ -57,5 +57,33 @@ fn state_of(concluded: &Result<CallOutcome, Refusal>, was_sent: bool) -> Consent
         Ok(CallOutcome::Result { head, .. }) if !head.is_error => ConsentState::Succeeded,
         Err(_) if was_sent => ConsentState::Unknown,
         Ok(_) | Err(_) => ConsentState::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::domain::refusal::Code;
+    use crate::domain::tool::ResultHead;
+
+    #[test]
+    fn what_became_of_a_call_that_was_sent_and_not_answered_is_unknown() {
+        let result = |raw: &'static str| {
+            let (head, raw) = (ResultHead::read(raw).unwrap(), Bytes::from_static(raw.as_bytes()));
+            Ok(CallOutcome::Result { raw, head, warning: None, truncated: None })
+        };
+        let error = Ok(CallOutcome::UpstreamError { raw: Bytes::from_static(b"{}"), code: -32603 });
+        let lost = || Err(Refusal::new(Code::UpstreamLost, ""));
+        for (concluded, was_sent, expected) in [
+            (result(r#"{"content":[]}"#), true, ConsentState::Succeeded),
+            (result(r#"{"content":[],"isError":true}"#), true, ConsentState::Failed),
+            (error, true, ConsentState::Failed),
+            (lost(), true, ConsentState::Unknown),
+            (lost(), false, ConsentState::Failed),
+        ] {
+            assert_eq!(state_of(&concluded, was_sent), expected, "{concluded:?} {was_sent}");
+        }
     }
 }

@@ -17,6 +17,9 @@ use crate::domain::reason::AskReason;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::risk::{Risk, RiskFacts, Sensitivity, TrustTier};
 use crate::domain::rounds::RoundConsent;
+use crate::domain::web_page::facts::{PageFacts, PageToolKind};
+use crate::domain::web_page::plan::FormPlan;
+use crate::domain::web_page::settings::PageExecution;
 use crate::gateway::calls::Calls;
 use crate::gateway::catalog::Tool;
 use crate::gateway::consent::{AskRequest, AskResult, PendingAsk, Permit, may_answer_in_band};
@@ -30,6 +33,8 @@ const INLINE_BYTES_MAX: usize = 64 * 1024;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::gateway::calls) struct PolicySubject<'a> {
     pub(in crate::gateway::calls) tool: &'a Tool,
+    /// Form that the call is about; `None` for tools of servers without pages.
+    pub(in crate::gateway::calls) page: Option<&'a PageFacts>,
     /// Tier of the tool for the key.
     pub(in crate::gateway::calls) tier: Tier,
     /// Operation type of the variant.
@@ -71,6 +76,7 @@ impl<'a> PolicySubject<'a> {
     fn of(attempt: &Attempt, call: &'a CheckedTool, facts: &Facts) -> PolicySubject<'a> {
         PolicySubject {
             tool: &call.tool,
+            page: call.form.as_ref().map(|form| &*form.facts).or(call.tool.shape.page.as_deref()),
             tier: call.tier,
             operation: call.variant.operation(),
             is_mismatched: call.is_mismatched,
@@ -86,14 +92,28 @@ impl<'a> PolicySubject<'a> {
             name: &self.tool.canonical,
             tier: self.tier,
             open_world: self.tool.shape.open_world,
-            trust: TrustTier::Configured,
-            is_sensitive: false,
+            trust: match self.tool.server.target.upstream.pages() {
+                Some(_) => TrustTier::Site,
+                None => TrustTier::Configured,
+            },
+            is_sensitive: self.page.is_some_and(PageFacts::is_sensitive),
             is_changed: self.tool.is_changed(self.at),
             is_mismatched: self.is_mismatched,
             operation: self.operation,
             sensitivity: self.sensitivity,
             arguments: self.arguments,
         }
+    }
+
+    /// Returns the condition under which the tool runs, if it is a page's.
+    fn execution(&self) -> Option<PageExecution> {
+        self.tool.server.target.upstream.pages().map(|pages| pages.settings.execute)
+    }
+
+    /// Returns whether a person is asked about each such call, whatever the policy says.
+    fn is_asked_always(&self) -> bool {
+        let is_ask = self.execution() == Some(PageExecution::Ask);
+        self.page.is_some_and(|page| (is_ask && page.asks_for_permission()) || (page.asks && page.sends()))
     }
 }
 
@@ -118,6 +138,7 @@ impl Calls {
         record: &mut Record,
     ) -> Result<PolicyStep, Refusal> {
         let caller = &attempt.caller;
+        runs_pages(&call.tool).inspect_err(|_| record.decision = Some(Ruling::Denied))?;
         let run = |call: &CheckedTool| self.evaluate(caller, &PolicySubject::of(attempt, call, facts));
         let verdict = if call.arguments.len() <= INLINE_BYTES_MAX {
             run(call)
@@ -170,8 +191,8 @@ impl Calls {
             }
             // in observe also a call that other rules would ask about or deny
             (ruling, _) if decision.is_by_grant && ruling != Ruling::Denied => {
-                self.consent.check_fence(attempt).await?;
-                Ok(PolicyStep::Done(None))
+                let permit = self.consent.permit_under_grant(attempt, &call.as_consent()).await?;
+                Ok(PolicyStep::Done(permit))
             }
             (
                 Ruling::Allowed | Ruling::WouldAsk | Ruling::WouldDeny | Ruling::Delegated | Ruling::Denied,
@@ -192,7 +213,13 @@ impl Calls {
         let subject = PolicySubject::of(attempt, call, facts);
         let author = Some(call.tool.shape.description()).filter(|text| !text.is_empty());
         let agent = facts.intent.reason.as_deref();
-        let reason = || AskReason::new(&subject.facts(), verdict.risk, agent, author);
+        let reason = || {
+            let reason = AskReason::new(&subject.facts(), verdict.risk, agent, author);
+            match &call.form {
+                Some(form) => reason.about_form(&FormPlan::of(&form.facts, form.values())),
+                None => reason,
+            }
+        };
         let reason = self.upstreams.aside(tenant, call.arguments.len(), reason).await;
         let rule = verdict.decision.rule.clone();
         let asked =
@@ -234,7 +261,13 @@ impl Calls {
     ) -> (T, Risk, Option<Uuid>) {
         let facts = subject.facts();
         let risk = Risk::assess(&facts);
-        let call = PolicyCall { facts: &facts, risk, entrance: subject.entrance, at: subject.at };
+        let call = PolicyCall {
+            facts: &facts,
+            risk,
+            entrance: subject.entrance,
+            at: subject.at,
+            is_asked_always: subject.is_asked_always(),
+        };
         let (remembered, request) =
             caller.grants.find(subject.tool, subject.operation, risk.level, subject.at).unzip();
         let layers = PolicyLayers {
@@ -246,6 +279,24 @@ impl Calls {
             has_host_prompt: caller.settings.host_prompts.contains(&subject.operation),
         };
         (decide(&layers, &call), risk, request)
+    }
+}
+
+/// Refuses tools of pages where their server runs none, and those without facts that this release can read.
+fn runs_pages(tool: &Tool) -> Result<(), Refusal> {
+    let refused = |why: &str| {
+        let message = format!("Tool '{}' is not allowed here: {why}", tool.canonical);
+        Err(Refusal::new(Code::PolicyDenied, message))
+    };
+    let pages = tool.server.target.upstream.pages();
+    let kind = tool.shape.page.as_ref().map(|page| page.kind);
+    match (pages.map(|pages| pages.settings.execute), kind) {
+        (None, _) | (_, Some(PageToolKind::InspectProvenance)) => Ok(()),
+        (Some(PageExecution::Off), _) => {
+            refused("its server describes forms and runs none ('execute' is off)")
+        }
+        (Some(_), Some(_)) => Ok(()),
+        (Some(_), None) => refused("its definition says nothing of its form"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Messages of a server to the caller of a request, with the server's name in them and a record of each question.
 
 use std::convert::Infallible;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -9,50 +10,62 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, oneshot};
 use ulid::Ulid;
 
+use super::checks::Checked;
 use super::record;
+use super::request::HeldAs;
 use crate::domain::activity::{RecordKind, Status};
 use crate::domain::json;
 use crate::domain::redact;
 use crate::domain::rounds::{QuestionKind, attributed, attributed_log};
 use crate::gateway::calls::Calls;
-use crate::gateway::catalog::ServerEntry;
 use crate::gateway::clock;
 use crate::gateway::log::{Attempt, Pending};
-use crate::upstream::{CallEvent, QuestionReply, Request, ServerQuestion};
+use crate::upstream::{CallEvent, Era, QuestionReply, Request, ServerQuestion};
 
-/// Messages of a server on their way; progress and log messages beyond that are dropped.
+/// Messages of a server on their way; of those beyond that, only questions wait.
 const EVENTS_MAX: usize = 64;
 /// Longest action in the answer to a form that a record keeps, in bytes.
 const ACTION_BYTES_MAX: usize = 40;
 /// Longest text of a refused question that a record keeps, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1000;
 
+/// Request whose server may say something before its answer.
+#[derive(Clone, Copy)]
+pub(super) struct Relayed<'a> {
+    pub(super) attempt: &'a Attempt,
+    pub(super) checked: &'a Checked,
+    /// Record of the request.
+    pub(super) record: Ulid,
+    /// Record of the first round.
+    pub(super) first: Ulid,
+    /// Place for the binding of a state; `None` if the call is not held open for answers.
+    pub(super) held_as: Option<&'a Arc<OnceLock<HeldAs>>>,
+}
+
 /// Relay between a server and the caller of one request.
 pub(super) struct CallRelay<'a> {
     calls: &'a Calls,
-    attempt: &'a Attempt,
-    server: &'a ServerEntry,
-    /// Record of the request.
-    record: Ulid,
+    of: Relayed<'a>,
     said: mpsc::Receiver<CallEvent>,
     caller: mpsc::Sender<CallEvent>,
 }
 
 impl<'a> CallRelay<'a> {
     /// Takes the place of the caller for what its server says; `None` if only progress can come, or nothing.
-    pub(super) fn between(
-        calls: &'a Calls,
-        (attempt, server, record): (&'a Attempt, &'a ServerEntry, Ulid),
-        request: &mut Request,
-    ) -> Option<CallRelay<'a>> {
+    pub(super) fn between(calls: &'a Calls, of: Relayed<'a>, request: &mut Request) -> Option<CallRelay<'a>> {
         let hears = request.hears.as_mut()?;
+        // servers of MCP 2026-07-28 ask in their answers
+        let is_modern = || calls.upstreams.connection(&of.checked.server().target).era() == Some(Era::Modern);
+        if of.held_as.is_some() && is_modern() {
+            hears.questions = None;
+        }
         // whatever `relay` says here: the connection may be one of newer settings
         if hears.questions.is_none() && hears.log.is_none() {
             return None;
         }
         let (events, said) = mpsc::channel(EVENTS_MAX);
         let caller = std::mem::replace(&mut hears.events, events);
-        Some(CallRelay { calls, attempt, server, record, said, caller })
+        Some(CallRelay { calls, of, said, caller })
     }
 
     /// Waits for the answer to the request, and passes on what its server says meanwhile.
@@ -80,13 +93,7 @@ impl<'a> CallRelay<'a> {
             };
             match said {
                 CallEvent::Question(question) => {
-                    let asking = QuestionPut {
-                        calls: self.calls,
-                        attempt: self.attempt,
-                        server: self.server,
-                        record: self.record,
-                        caller: self.caller.clone(),
-                    };
+                    let asking = QuestionPut { calls: self.calls, of: self.of, caller: self.caller.clone() };
                     open.push(asking.put(question));
                 }
                 event => self.tell(event),
@@ -94,14 +101,14 @@ impl<'a> CallRelay<'a> {
         }
     }
 
-    /// Passes progress or a log message on. A caller that does not keep up misses it.
+    /// Passes on what needs no answer. A caller that does not keep up misses it.
     fn tell(&self, event: CallEvent) {
         let event = match event {
             CallEvent::Log(params) => {
                 let params = std::str::from_utf8(&params).unwrap_or_default();
-                CallEvent::Log(attributed_log(params, &self.server.name).into())
+                CallEvent::Log(attributed_log(params, &self.of.checked.server().name).into())
             }
-            CallEvent::Progress(_) => event,
+            CallEvent::Progress(_) | CallEvent::PageDone(_) => event,
             CallEvent::Question(_) => return,
         };
         drop(self.caller.try_send(event));
@@ -111,10 +118,7 @@ impl<'a> CallRelay<'a> {
 /// Means to put one question.
 struct QuestionPut<'a> {
     calls: &'a Calls,
-    attempt: &'a Attempt,
-    server: &'a ServerEntry,
-    /// Record of the request.
-    record: Ulid,
+    of: Relayed<'a>,
     caller: mpsc::Sender<CallEvent>,
 }
 
@@ -129,7 +133,11 @@ impl QuestionPut<'_> {
         };
         let text = std::str::from_utf8(&params).unwrap_or_default();
         let (answer, answered) = oneshot::channel();
-        let named = attributed(kind, text, &self.server.name).into();
+        let named = attributed(kind, text, &self.of.checked.server().name).into();
+        if let Some(held_as) = self.of.held_as {
+            let Relayed { attempt, checked, first, .. } = self.of;
+            held_as.get_or_init(|| HeldAs { first, digest: checked.digest(attempt) });
+        }
         let asked = CallEvent::Question(ServerQuestion { kind, params: named, reply: answer });
         let put = async {
             self.caller.send(asked).await.ok()?;
@@ -148,12 +156,13 @@ impl QuestionPut<'_> {
 
     /// Commits the record of a question; `None` if that fails.
     async fn begin(&self, kind: QuestionKind, params: &Bytes) -> Option<QuestionStep> {
-        let attempt = Attempt { started_at: clock::now(), ..self.attempt.clone() };
+        let (server, attempt) = (self.of.checked.server(), self.of.attempt);
+        let attempt = Attempt { started_at: clock::now(), ..attempt.clone() };
         let mut record = attempt.record(RecordKind::Question);
-        record.server = Some(self.server.name.clone());
+        record.server = Some(server.name.clone());
         record.tool = Some(kind.as_str().to_owned());
-        record.parent_id = Some(self.record);
-        record::question(&mut record, &self.server.target, params, self.calls.options.preview_bytes);
+        record.parent_id = Some(self.of.record);
+        record::question(&mut record, &server.target, params, self.calls.options.preview_bytes);
         let pending = self.calls.log.activity.begin_call(record).await.ok()?.open().await.ok()?;
         Some(QuestionStep { pending: Some(pending), began: Instant::now() })
     }

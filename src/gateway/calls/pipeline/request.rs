@@ -1,10 +1,15 @@
 //! Requests to servers, as received.
 
+use std::sync::{Arc, OnceLock};
+
 use bytes::Bytes;
+use ulid::Ulid;
 
 use super::door::Door;
 use crate::domain::rounds::Capabilities;
 use crate::gateway::calls::line::ClientLine;
+use crate::gateway::catalog::{Catalog, ServerEntry};
+use crate::gateway::tenants::Caller;
 use crate::upstream::Hears;
 
 /// A request to a server as received: raw JSON values, not checked yet.
@@ -20,12 +25,25 @@ pub struct CallRequest {
     pub line: Option<ClientLine>,
     /// Members of the request about its rounds.
     pub round: RoundRequest,
+    /// Place for the binding of a state, which is known once a server asks in the middle of the call. `None` if the call is not
+    /// held open then.
+    pub(in crate::gateway::calls) held_as: Option<Arc<OnceLock<HeldAs>>>,
+}
+
+/// Binding of the state of a call that is held open.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::gateway::calls) struct HeldAs {
+    /// Record of the first round.
+    pub(in crate::gateway::calls) first: Ulid,
+    /// Digest of the request.
+    pub(in crate::gateway::calls) digest: [u8; 32],
 }
 
 impl CallRequest {
     /// Returns a request without forwarded metadata, without a listener and without an earlier round.
     pub fn new(what: Callee) -> CallRequest {
-        CallRequest { what, meta: Vec::new(), hears: None, line: None, round: RoundRequest::default() }
+        let round = RoundRequest::default();
+        CallRequest { what, meta: Vec::new(), hears: None, line: None, round, held_as: None }
     }
 }
 
@@ -43,6 +61,35 @@ impl Callee {
         match self {
             Callee::Tool(door, _) => *door,
             Callee::Offer(_) => Door::Direct,
+        }
+    }
+
+    /// Returns whether the server of this request may send clients log messages, as far as a look at names can tell: a URI is
+    /// matched against no templates.
+    pub fn has_logs(&self, caller: &Caller) -> bool {
+        caller.relaying().is_some_and(|catalogue| self.has_logs_in(&catalogue))
+    }
+
+    fn has_logs_in(&self, catalogue: &Catalog) -> bool {
+        let relays = |server: &ServerEntry| server.target.relay.logging;
+        match self {
+            Callee::Tool(door, request) => {
+                let raw = request.name.as_ref().and_then(|raw| std::str::from_utf8(raw).ok());
+                let name: Option<String> = raw.and_then(|raw| serde_json::from_str(raw).ok());
+                let tool = name.as_deref().and_then(|name| match door {
+                    Door::Direct => catalogue.by_either_name(name),
+                    Door::Variant(_) => catalogue.tool(name),
+                });
+                tool.is_some_and(|tool| relays(&tool.server))
+            }
+            Callee::Offer(OfferRequest { wanted, .. }) => match wanted {
+                Wanted::Prompt(name) | Wanted::PromptCompletion(name) => {
+                    catalogue.offers().prompt(name).is_some_and(|offer| relays(&offer.server))
+                }
+                Wanted::Resource(uri) | Wanted::TemplateCompletion(uri) => {
+                    catalogue.offers().may_lead_to(uri, relays)
+                }
+            },
         }
     }
 
@@ -133,4 +180,53 @@ pub struct RoundRequest {
     pub responses: Option<Bytes>,
     /// `requestState`, raw.
     pub state: Option<Bytes>,
+}
+
+impl RoundRequest {
+    /// Returns whether the caller declares that it can be asked anything.
+    pub(super) fn may_be_asked(&self) -> bool {
+        self.capabilities.as_ref().is_some_and(|declared| !declared.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sqlx::types::Json;
+
+    use super::*;
+    use crate::domain::operation::Variant;
+    use crate::gateway::catalog::tests::{build_with_tools, server};
+    use crate::store::Server;
+
+    #[test]
+    fn logs_are_wanted_of_the_server_that_is_called_and_of_no_other() {
+        let tools =
+            ["own"].map(|name| (name.to_owned(), format!(r#"{{"name":"{name}","inputSchema":{{}}}}"#)));
+        let of = |relays: [bool; 2]| {
+            let one = |(n, logging)| Server {
+                relay: Some(Json(json!({ "logging": logging }))),
+                relay_is_of_place: true,
+                ..server(n, &[])
+            };
+            let servers = [1, 2].into_iter().zip(relays).map(one).collect();
+            build_with_tools(1, servers, tools.clone(), &Catalog::empty())
+        };
+        let (own, other) = (of([true, false]), of([false, true]));
+        let call = |door, name: &str| {
+            let name = Some(Bytes::from(format!("\"{name}\"")));
+            Callee::Tool(door, ToolRequest { name, ..ToolRequest::default() })
+        };
+        let variant = Door::Variant(Variant::Read);
+        for (door, name) in [(variant, "s1:own"), (Door::Direct, "s1:own"), (Door::Direct, "safe__own")] {
+            assert!(call(door, name).has_logs_in(&own), "{name}");
+            assert!(!call(door, name).has_logs_in(&other), "{name}: another server has");
+        }
+        assert!(!call(variant, "s1:none").has_logs_in(&own));
+        let wanted = Wanted::Resource("doc://a".to_owned());
+        assert!(
+            !Callee::Offer(OfferRequest { wanted, members: Vec::new() }).has_logs_in(&own),
+            "nobody offers it"
+        );
+    }
 }

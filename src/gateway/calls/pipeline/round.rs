@@ -14,7 +14,8 @@ use crate::domain::json;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::relay::Relay;
 use crate::domain::rounds::{
-    Asked, Bound, CONSENT_KEY, Capabilities, Misfit, RoundConsent, State, attributed_result,
+    Asked, Bound, CONSENT_KEY, Capabilities, HELD_KEY, HeldQuestion, Misfit, RoundConsent, State,
+    attributed_result, is_answer,
 };
 use crate::gateway::calls::Calls;
 use crate::gateway::catalog::ServerEntry;
@@ -40,7 +41,7 @@ pub(super) struct OpenedRound {
     /// Digest that the returned state is bound to; `None` without a state.
     digest: Option<[u8; 32]>,
     /// Kinds of input that the caller can be asked for; `None` for none.
-    capabilities: Option<Capabilities>,
+    pub(super) capabilities: Option<Capabilities>,
     /// Record of the first round; `None` in the first round itself.
     pub(super) first: Option<Ulid>,
     /// Permission request of an earlier round; `None` if no person was asked.
@@ -49,8 +50,18 @@ pub(super) struct OpenedRound {
     pub(super) is_under_way: bool,
     /// The person's answer to the gateway's own question, raw; `None` without one.
     pub(super) answer: Option<Bytes>,
+    /// Question of a call that is held open, and the answer to it; `None` for any other round.
+    pub(super) held: Option<Box<HeldRound>>,
     /// Members for the upstream.
     pub(super) round: upstream::Round,
+}
+
+/// Round of a call that is held open.
+#[derive(Debug)]
+pub(super) struct HeldRound {
+    pub(super) question: HeldQuestion,
+    /// Answer to the question, raw; `None` if the client gave none.
+    pub(super) answer: Option<Bytes>,
 }
 
 /// Context of a question: the caller's attempt, the server, and the round.
@@ -120,7 +131,11 @@ impl Calls {
         let text: String = serde_json::from_slice(&state).map_err(|_| InvalidState)?;
         let digest = digest();
         let state = self.options.rounds.open(whose(attempt), &digest, &text, clock::now());
-        let State { first, consent, own, .. } = state.ok_or(InvalidState)?;
+        let State { first, consent, own, held, .. } = state.ok_or(InvalidState)?;
+        if let Some(question) = held {
+            let held = Some(Box::new(HeldRound::read(question, responses.as_ref())?));
+            return Ok(OpenedRound { digest: Some(digest), first: Some(first), held, ..opened });
+        }
         let is_under_way = !own.is_empty() || matches!(consent, Some(RoundConsent::Used { .. }));
         if is_under_way {
             round.members.extend(responses.map(|raw| ("inputResponses", raw)));
@@ -175,7 +190,7 @@ impl Calls {
         }
         let own = asked.state.clone().and_then(|range| text.get(range)).unwrap_or_default();
         let consent = consent.map(|id| RoundConsent::Used { id, after: record });
-        let carried = Carried { first: opened.first.unwrap_or(record), consent, own };
+        let carried = Carried { first: opened.first.unwrap_or(record), consent, held: None, own };
         let sealed = self.options.rounds.seal(whose(attempt), &digest(), carried, clock::now());
         let sealed = sealed.ok_or_else(|| unasked("its question could not be sealed"))?;
         let state = match asked.state {
@@ -203,9 +218,23 @@ impl Calls {
             return None;
         }
         let consent = Some(RoundConsent::Asked(ask.view.row.id));
-        let carried = Carried { first: opened.first.unwrap_or(record), consent, own: "" };
+        let carried = Carried { first: opened.first.unwrap_or(record), consent, held: None, own: "" };
         let sealed = self.options.rounds.seal(whose(attempt), &digest(), carried, clock::now())?;
         Some(ask.question(&sealed).into())
+    }
+}
+
+impl HeldRound {
+    /// Finds the answer to a question among those that the client gave.
+    fn read(question: HeldQuestion, responses: Option<&Bytes>) -> Result<HeldRound, InvalidState> {
+        let Some(responses) = responses else { return Ok(HeldRound { question, answer: None }) };
+        let text = std::str::from_utf8(responses).map_err(|_| InvalidState)?;
+        let [answer] = json::find_members(text, [HELD_KEY]).map_err(|_| InvalidState)?;
+        let answer = answer.filter(|raw| *raw != "null");
+        if answer.is_some_and(|raw| !is_answer(question.kind, raw)) {
+            return Err(InvalidState);
+        }
+        Ok(HeldRound { question, answer: answer.map(|raw| responses.slice_ref(raw.as_bytes())) })
     }
 }
 

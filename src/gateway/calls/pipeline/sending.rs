@@ -9,13 +9,16 @@ use bytes::Bytes;
 use super::outcome::CallOutcome;
 use crate::domain::activity::Record;
 use crate::domain::end::End;
-use crate::domain::measure::{Measures, OTHER};
+use crate::domain::measure::Measures;
 use crate::domain::refusal::Refusal;
 use crate::domain::span::{Span, TENANT, shown, shown_uri};
 use crate::gateway::catalog::ServerEntry;
 use crate::gateway::log::Attempt;
 use crate::gateway::trace::OpenSpan;
 use crate::upstream::Sent;
+
+/// JSON-RPC error code of a request whose state does not open.
+const INVALID_PARAMS: i64 = -32602;
 
 /// Subject of a request's span, under the server's own name.
 pub(super) enum SpanSubject<'a> {
@@ -87,7 +90,8 @@ impl<'a> Sending<'a> {
             Ok(CallOutcome::Result { head, .. }) => End::result(head.is_error),
             Ok(CallOutcome::InputRequired { .. }) => End::Well,
             Ok(CallOutcome::UpstreamError { code, .. }) => End::asked(*code),
-            Ok(CallOutcome::Refused(_) | CallOutcome::InvalidState) => End::Failed(OTHER),
+            Ok(CallOutcome::Refused(refused)) => End::Failed(refused.refusal.code.as_str()),
+            Ok(CallOutcome::InvalidState) => End::asked(INVALID_PARAMS),
             Err(refusal) => End::Failed(refusal.code.as_str()),
         };
         let is_none = concluded.is_ok() && !self.sent.is_dispatched();

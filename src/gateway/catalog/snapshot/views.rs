@@ -67,6 +67,37 @@ impl ViewKey {
     }
 }
 
+/// Numbers of the tools that a view shows. The tiers count tools with annotations only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToolCounts {
+    /// Number of all tools.
+    pub total: usize,
+    /// Number of tools of tier read.
+    pub read: usize,
+    /// Number of tools of tier write.
+    pub write: usize,
+    /// Number of tools of tier destructive.
+    pub destructive: usize,
+    /// Number of tools that do not say whether they only read, whatever these callers make of it.
+    pub unannotated: usize,
+}
+
+impl ToolCounts {
+    fn of<'a>(tools: impl Iterator<Item = &'a Arc<Tool>>) -> ToolCounts {
+        let mut counts = ToolCounts::default();
+        for tool in tools {
+            counts.total += 1;
+            *match tool.tier(Unannotated::Trust) {
+                Tier::Read => &mut counts.read,
+                Tier::Write => &mut counts.write,
+                Tier::Destructive => &mut counts.destructive,
+                Tier::Unknown => &mut counts.unannotated,
+            } += 1;
+        }
+        counts
+    }
+}
+
 /// Visible part of a catalogue for callers with equal settings.
 #[derive(Debug)]
 pub struct View {
@@ -77,6 +108,8 @@ pub struct View {
     pub servers: Vec<String>,
     /// Visible servers that are not connected, whose tools are therefore missing from every list.
     pub(in crate::gateway) away: Vec<Away>,
+    /// Numbers of the visible tools.
+    pub(in crate::gateway) counts: ToolCounts,
     bodies: [OnceLock<Bytes>; BODIES],
     direct: OnceLock<Arc<DirectView>>,
     search: OnceLock<SearchScope>,
@@ -96,6 +129,7 @@ impl View {
         let tiers: Vec<Option<Tier>> = catalogue.listed().iter().map(|tool| key.tier(tool)).collect();
         // named whether connected or not: a list must not reveal which servers are connected (behaviour, section 5)
         let seen = catalogue.listed().iter().zip(&tiers).filter(|(_, tier)| tier.is_some());
+        let counts = ToolCounts::of(seen.clone().map(|(tool, _)| tool));
         let mut servers: BTreeSet<&str> = seen.map(|(tool, _)| tool.server.name.as_str()).collect();
         let mut away_of: BTreeMap<&str, Vec<Tier>> = BTreeMap::new();
         for tool in catalogue.released().filter(|tool| !tool.server.connected) {
@@ -111,6 +145,7 @@ impl View {
             key: key.clone(),
             servers: servers.into_iter().map(str::to_owned).collect(),
             away: away_of.into_iter().map(away).collect(),
+            counts,
             tiers,
             bodies: Default::default(),
             direct: OnceLock::new(),

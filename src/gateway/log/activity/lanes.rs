@@ -305,12 +305,13 @@ async fn close_halving(
     }
 }
 
-/// Returns the stub of a record that the database refuses: principal, time and outcome.
+/// Returns the stub of a record that the database refuses: principal, address, time and outcome.
 fn stub(record: &Record) -> Record {
     Record {
         status: record.status,
         id: record.id,
         key: record.key,
+        client_address: record.client_address,
         tool_variant: record.tool_variant,
         tier: record.tier,
         operation_type: record.operation_type,

@@ -32,6 +32,8 @@ pub struct Caller {
     pub(in crate::gateway) tenant: Option<Arc<LiveTenant>>,
     /// Id of the API key; `None` for the bootstrap key.
     pub key: Option<KeyId>,
+    /// Name of the key, as recorded; `None` without one.
+    pub key_name: Option<String>,
     /// Owner of the key, as shown and recorded.
     pub owner: String,
     /// Person who holds the key, for separation of duties. Of owners only those count that somebody named.
@@ -69,9 +71,10 @@ impl Caller {
         self.tenant.as_ref().map(|tenant| tenant.catalogue())
     }
 
-    /// Returns whether a server of the tenant may send clients log messages.
-    pub fn has_logs(&self) -> bool {
-        self.tenant.as_ref().is_some_and(|tenant| tenant.catalogue_now().relays_logs)
+    /// Returns the catalogue of the caller's tenant, if one of its servers may send clients log messages.
+    pub(in crate::gateway) fn relaying(&self) -> Option<Arc<Catalog>> {
+        let catalogue = self.tenant.as_ref()?.catalogue_now();
+        catalogue.relays_logs.then(|| Arc::clone(&catalogue))
     }
 
     /// Returns the most streams that all keys of the tenant may hold open on this replica. `None` for the
@@ -82,10 +85,14 @@ impl Caller {
         Some(usize::try_from(max).unwrap_or(usize::MAX))
     }
 
-    /// Returns the person who holds a key of the caller's tenant now; `None` when the key has ended.
-    pub(in crate::gateway) fn person_of(&self, key: KeyId) -> Option<Person> {
-        let access = self.tenant.as_ref()?.access();
-        Some(access.as_ref().as_ref()?.by_id.get(&key)?.person.clone())
+    /// Returns the persons who hold a key of the caller's tenant, or a rotation of it, now; `root` is the first key of its line.
+    /// None are left when these keys have ended.
+    pub(in crate::gateway) fn persons_of(&self, key: KeyId, root: KeyId) -> Vec<Person> {
+        let Some(access) = self.tenant.as_ref().map(|tenant| tenant.access()) else { return Vec::new() };
+        let Some(access) = access.as_ref().as_ref() else { return Vec::new() };
+        let root = access.by_id.get(&key).and_then(|held| held.person.root).unwrap_or(root);
+        let persons = access.by_id.values().map(|held| &held.person);
+        persons.filter(|person| person.root == Some(root)).cloned().collect()
     }
 
     /// Returns the name of the tenant that the caller acts in.
@@ -198,9 +205,11 @@ impl Access {
             Caller {
                 tenant: Some(Arc::clone(tenant)),
                 key: Some(key.id),
+                key_name: Some(key.name.clone()).filter(|name| !name.is_empty()),
                 owner: key.owner.clone(),
                 person: Person {
                     key: Some(key.id),
+                    root: Some(key.root()),
                     owner: key.owner_given.then(|| key.owner.clone()),
                     identity: key.identity_id,
                     creator: key.created_by,
@@ -238,6 +247,7 @@ pub(in crate::gateway) mod tests {
             owner_given: false,
             identity_id: None,
             created_by: None,
+            rotated_root: None,
             prefix: String::new(),
             hash: [*n; 32],
             created_at: DateTime::UNIX_EPOCH,
@@ -258,6 +268,12 @@ pub(in crate::gateway) mod tests {
         };
         let quotas = Quotas { servers: 1, tools: 1, definition_bytes: 1, keys: 1, streams: 1 };
         Access::build(live, &rows, TenantPolicies::default(), &Defaults::example(), &quotas)
+    }
+
+    /// Returns the caller of a tenant with one key.
+    pub fn caller() -> Arc<Caller> {
+        let live = LiveTenant::new(TenantId(Uuid::from_u128(1)), "acme".to_owned());
+        Arc::clone(&access(&live, &[1], Vec::new()).keys[0].1)
     }
 
     #[test]

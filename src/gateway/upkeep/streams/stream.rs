@@ -301,6 +301,7 @@ mod tests {
                 dispatched: true,
                 detail: "".into(),
                 is_shared: false,
+                aside: None,
             };
             Ended::Stream(WatchEnd::Lost(error))
         };

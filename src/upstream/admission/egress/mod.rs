@@ -2,6 +2,7 @@
 //! connect.
 
 mod own;
+mod pages;
 mod ranges;
 
 use std::fmt;
@@ -10,8 +11,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use http::Uri;
 use ipnet::IpNet;
 use rustix::io::Errno;
@@ -51,6 +54,12 @@ pub enum EgressError {
     /// The host does not resolve.
     #[error("{0} does not resolve")]
     Unknown(String),
+    /// The URL is of a web page, with a scheme or port that only hosts in `egress.allow` may have.
+    #[error(
+        "{0} is refused: web pages are fetched by https on port 443 only; an entry in egress.allow that names its \
+         addresses can permit http and other ports"
+    )]
+    Page(String),
 }
 
 /// An address of the deployment itself: refused even inside an allowed range.
@@ -111,7 +120,9 @@ impl Resolve for SystemDns {
 
 /// Guard that decides which addresses this deployment connects to.
 pub struct Egress {
-    allow: Vec<IpNet>,
+    allow: ArcSwap<Vec<IpNet>>,
+    /// Number of changes of `allow`.
+    changes: AtomicU64,
     deny: Vec<Deny>,
     own: Vec<OwnHost>,
     dns: Arc<dyn Resolve>,
@@ -119,7 +130,10 @@ pub struct Egress {
 
 impl fmt::Debug for Egress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Egress").field("allow", &self.allow).field("deny", &self.deny).finish_non_exhaustive()
+        f.debug_struct("Egress")
+            .field("allow", &self.allow.load())
+            .field("deny", &self.deny)
+            .finish_non_exhaustive()
     }
 }
 
@@ -132,7 +146,26 @@ impl Egress {
 
     /// Creates a guard as [`Egress::new`] does, with another resolver.
     pub fn with_dns(allow: Vec<IpNet>, deny: Vec<Deny>, dns: Arc<dyn Resolve>) -> Self {
-        Self { allow, deny, own: Vec::new(), dns }
+        Self { allow: ArcSwap::from_pointee(allow), changes: AtomicU64::new(0), deny, own: Vec::new(), dns }
+    }
+
+    /// Replaces the networks in which addresses are allowed although they are not public. Connections that are open to
+    /// other addresses end at their next byte.
+    pub fn allow_only(&self, allow: Vec<IpNet>) {
+        if **self.allow.load() != allow {
+            self.allow.store(Arc::new(allow));
+            self.changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Returns the number of changes of the allowed networks so far.
+    pub(in crate::upstream) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Returns whether a connection to this address may go on.
+    pub(in crate::upstream) fn allows(&self, address: SocketAddr) -> bool {
+        self.refused_by(address).is_none()
     }
 
     /// Bars hosts of the deployment itself, each with its port. A name is barred at once, its addresses once
@@ -240,14 +273,14 @@ impl Egress {
         if is_own && !self.allows_exactly(ip) {
             return Some(OWN);
         }
-        if self.allow.iter().any(|net| net.contains(&ip)) {
+        if self.allow.load().iter().any(|net| net.contains(&ip)) {
             return None;
         }
         ranges::special(ip)
     }
 
     fn allows_exactly(&self, ip: IpAddr) -> bool {
-        self.allow.iter().any(|net| net.prefix_len() == net.max_prefix_len() && net.addr() == ip)
+        self.allow.load().iter().any(|net| net.prefix_len() == net.max_prefix_len() && net.addr() == ip)
     }
 }
 
@@ -259,12 +292,14 @@ fn parse_url(url: &str) -> Result<Uri, EgressError> {
     if url.contains('#') {
         return Err(EgressError::Url("it has a fragment"));
     }
-    let uri: Uri = url.parse().map_err(|_| EgressError::Url("it is not a URL such as https://host/mcp"))?;
+    let uri: Uri = url.parse().map_err(|_| EgressError::Url("it is not a URL such as https://host/path"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
         return Err(EgressError::Url("only http and https are supported"));
     }
     if uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {
-        return Err(EgressError::Url("it names a user or password; use headers for credentials"));
+        return Err(EgressError::Url(
+            "it names a user or password; leave them out: servers have headers for credentials",
+        ));
     }
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
@@ -314,7 +349,7 @@ mod tests {
         }
     }
 
-    fn guard(allow: &[&str], deny: &[&str], dns: &[&[&'static str]]) -> Egress {
+    pub(super) fn guard(allow: &[&str], deny: &[&str], dns: &[&[&'static str]]) -> Egress {
         let deny = deny.iter().map(|d| match d.parse() {
             Ok(socket) => Deny::Socket(socket),
             Err(_) => Deny::Address(d.parse().unwrap()),

@@ -101,10 +101,13 @@ impl MemoryHold {
             &mut **held;
         if beyond_tenant.is_none() {
             let own = async {
+                let mut of_both = target;
                 if let Some(level) = key_level {
                     of_key.grow(level, purpose, target).await?;
+                    // one that is larger than the key's share leaves the other keys theirs
+                    of_both = target.min(level.bytes_max(purpose));
                 }
-                of_tenant.grow(&tenant.memory, purpose, target).await
+                of_tenant.grow(&tenant.memory, purpose, of_both).await
             };
             tokio::select! {
                 biased;

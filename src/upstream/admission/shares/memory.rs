@@ -133,7 +133,8 @@ impl MemoryLevel {
         }
     }
 
-    fn bytes_max(&self, purpose: MemoryPurpose) -> usize {
+    /// Returns the most that requests, or answers, may hold of this share, in bytes.
+    pub(super) fn bytes_max(&self, purpose: MemoryPurpose) -> usize {
         match purpose {
             MemoryPurpose::Request => self.request_bytes_max,
             MemoryPurpose::Answer => self.bytes_max,

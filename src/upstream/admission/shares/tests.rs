@@ -136,6 +136,21 @@ async fn what_grows_beyond_a_keys_share_takes_nothing_from_other_keys() {
 }
 
 #[tokio::test]
+async fn one_that_is_larger_than_its_keys_share_takes_nothing_from_other_keys() {
+    for (purpose, of_each_key) in [(MemoryPurpose::Request, MIB), (MemoryPurpose::Answer, 2 * MIB)] {
+        let shares = shares(4);
+        let mut large = shares.memory(ONE, Some(ONE), purpose);
+        large.grow(of_each_key / 2).await.unwrap();
+        large.grow(100 * MIB).await.unwrap();
+        let mut other = shares.memory(ONE, Some(OTHER), purpose).waiting(Duration::ZERO);
+        other.grow(of_each_key).await.unwrap();
+        drop(large);
+        drop(other);
+        assert_eq!((shares.memory_vitals().request_bytes, answer_bytes(&shares)), (0, 0));
+    }
+}
+
+#[tokio::test]
 async fn one_tenant_leaves_three_quarters_of_the_replica_to_the_others() {
     let limits = MemoryLimits { replica_bytes_max: 8 * MIB, tenant_bytes_max: 100 * MIB };
     let shares = TenantShares::new(limits);

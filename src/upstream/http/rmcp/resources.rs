@@ -13,17 +13,15 @@ use rmcp::model::{
     UnsubscribeRequestParams,
 };
 use rmcp::service::Subscription;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::client::{RmcpListener, Service, connect};
+use super::client::Service;
 use super::heard::Announcement;
 use super::shared::SessionStream;
 use super::transport::RmcpTransport;
-use super::watcher::{WatchEnd, lost, not_opened, session_stream};
+use super::watcher::{AnnouncementStream, Unwatched, WatchEnd, lost, not_opened, session_stream};
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::connect::Dialer;
-use crate::upstream::protocol::hello::HELLO_BYTES_MAX;
 use crate::upstream::target::{HttpServer, Target};
 
 /// Most resources of one upstream that are watched from one replica.
@@ -41,19 +39,11 @@ const DRAIN: Duration = Duration::from_millis(200);
 pub struct ResourceWatcher {
     service: Service,
     transport: RmcpTransport,
-    stream: UpdateStream,
+    stream: AnnouncementStream,
     heard: Arc<Announcement>,
     watched: HashSet<String>,
     /// Updates that were read while the stream was replaced.
     pending: VecDeque<String>,
-}
-
-/// Source of the updates.
-enum UpdateStream {
-    /// Subscription of the modern era.
-    Subscription(Box<Subscription>),
-    /// Stream of a handshake session, and the number of its opening.
-    Session(watch::Receiver<SessionStream>, u64),
 }
 
 /// Change of a session's subscriptions.
@@ -84,27 +74,22 @@ impl ResourceWatcher {
         target: &Target,
         uris: &[String],
     ) -> Result<Self, WatchEnd> {
-        let heard = Arc::new(Announcement::default());
-        let listener = RmcpListener { heard: Arc::clone(&heard) };
-        let (service, transport) =
-            connect(dialer, server, target, HELLO_BYTES_MAX, listener).await.map_err(WatchEnd::Lost)?;
-        let info = service.peer().peer_info();
-        let resources = info.as_ref().and_then(|info| info.capabilities.resources.as_ref());
-        if resources.and_then(|resources| resources.subscribe) != Some(true) {
+        let Unwatched { service, transport, heard, declared, is_modern } =
+            Unwatched::connect(dialer, server, target).await?;
+        if declared.resources.and_then(|resources| resources.subscribe) != Some(true) {
             return Err(WatchEnd::Unsupported("it announces no updates of resources"));
         }
         heard.watch(uris);
         transport.watch(uris);
-        let is_modern = info.as_ref().is_some_and(|info| !info.protocol_version.has_initialize());
         let stream = if is_modern {
-            UpdateStream::Subscription(Box::new(listen(&service, &transport, uris).await?))
+            AnnouncementStream::Subscription(Box::new(listen(&service, &transport, uris).await?))
         } else {
             let (state, number) = session_stream(&transport).await?;
-            UpdateStream::Session(state, number)
+            AnnouncementStream::Session(state, number)
         };
         let watched = uris.iter().cloned().collect();
         let watcher = Self { service, transport, stream, heard, watched, pending: VecDeque::new() };
-        if matches!(watcher.stream, UpdateStream::Session(..)) {
+        if matches!(watcher.stream, AnnouncementStream::Session(..)) {
             watcher.wish(Wish::Subscribe, uris).await?;
         }
         Ok(watcher)
@@ -126,7 +111,7 @@ impl ResourceWatcher {
         if new.is_empty() && gone.is_empty() {
             return Ok(());
         }
-        if let UpdateStream::Session(..) = self.stream {
+        if let AnnouncementStream::Session(..) = self.stream {
             self.heard.watch(uris);
             self.transport.watch(uris);
             self.wish(Wish::Subscribe, &new).await?;
@@ -136,8 +121,9 @@ impl ResourceWatcher {
             let both: Vec<String> = wanted.union(&self.watched).cloned().collect();
             self.transport.watch(&both);
             let next = listen(&self.service, &self.transport, uris).await?;
-            let before = std::mem::replace(&mut self.stream, UpdateStream::Subscription(Box::new(next)));
-            if let UpdateStream::Subscription(mut before) = before {
+            let before =
+                std::mem::replace(&mut self.stream, AnnouncementStream::Subscription(Box::new(next)));
+            if let AnnouncementStream::Subscription(mut before) = before {
                 let drained = async {
                     while let Ok(Some(update)) = before.next().await {
                         self.pending.extend(updated(&update).filter(|uri| wanted.contains(uri)));
@@ -161,7 +147,7 @@ impl ResourceWatcher {
             return Ok(uri);
         }
         let error = match &mut self.stream {
-            UpdateStream::Subscription(subscription) => loop {
+            AnnouncementStream::Subscription(subscription) => loop {
                 match subscription.next().await {
                     Ok(Some(notification)) => {
                         if let Some(uri) = updated(&notification) {
@@ -173,7 +159,7 @@ impl ResourceWatcher {
                     Err(_) => break UpstreamError::invalid("the stream broke the protocol"),
                 }
             },
-            UpdateStream::Session(state, number) => {
+            AnnouncementStream::Session(state, number) => {
                 let live = SessionStream::Live(*number);
                 tokio::select! {
                     // an update before the end counts

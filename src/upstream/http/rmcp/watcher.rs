@@ -36,17 +36,46 @@ pub struct Watcher {
     /// Tasks of rmcp, which end when this is dropped.
     _service: Service,
     transport: RmcpTransport,
-    stream: Stream,
+    stream: AnnouncementStream,
     heard: Arc<Announcement>,
     hears: Vec<Announced>,
 }
 
-/// Source of the announcements.
-enum Stream {
+/// Source of announcements.
+pub(super) enum AnnouncementStream {
     /// Subscription of the modern era, by `subscriptions/listen`.
     Subscription(Box<Subscription>),
     /// Stream of a handshake session, and the number of its opening.
     Session(watch::Receiver<SessionStream>, u64),
+}
+
+/// Connection to a server that is to be watched, before its stream is open.
+pub(super) struct Unwatched {
+    pub(super) service: Service,
+    pub(super) transport: RmcpTransport,
+    pub(super) heard: Arc<Announcement>,
+    /// Capabilities that the server declares.
+    pub(super) declared: ServerCapabilities,
+    /// True if the server speaks in the modern era.
+    pub(super) is_modern: bool,
+}
+
+impl Unwatched {
+    /// Connects to a server, and reads what it declares.
+    pub(super) async fn connect(
+        dialer: &Dialer,
+        server: &HttpServer,
+        target: &Target,
+    ) -> Result<Unwatched, WatchEnd> {
+        let heard = Arc::new(Announcement::default());
+        let listener = RmcpListener { heard: Arc::clone(&heard) };
+        let (service, transport) =
+            connect(dialer, server, target, HELLO_BYTES_MAX, listener).await.map_err(WatchEnd::Lost)?;
+        let info = service.peer().peer_info();
+        let is_modern = info.as_ref().is_some_and(|info| !info.protocol_version.has_initialize());
+        let declared = info.map(|info| info.capabilities.clone()).unwrap_or_default();
+        Ok(Unwatched { service, transport, heard, declared, is_modern })
+    }
 }
 
 impl Watcher {
@@ -72,25 +101,20 @@ impl Watcher {
         target: &Target,
         wanted: &[Announced],
     ) -> Result<Self, WatchEnd> {
-        let heard = Arc::new(Announcement::default());
-        let listener = RmcpListener { heard: Arc::clone(&heard) };
-        let (service, transport) =
-            connect(dialer, server, target, HELLO_BYTES_MAX, listener).await.map_err(WatchEnd::Lost)?;
-        let info = service.peer().peer_info();
-        let announces = |what| info.as_ref().is_some_and(|info| announces(&info.capabilities, what));
-        let mut hears: Vec<_> = wanted.iter().copied().filter(|what| announces(*what)).collect();
+        let Unwatched { service, transport, heard, declared, is_modern } =
+            Unwatched::connect(dialer, server, target).await?;
+        let mut hears: Vec<_> = wanted.iter().copied().filter(|what| announces(&declared, *what)).collect();
         if hears.is_empty() {
             return Err(WatchEnd::Unsupported("it announces no changes"));
         }
         transport.listen_for(&hears);
-        let is_modern = info.is_some_and(|info| !info.protocol_version.has_initialize());
         let stream = if is_modern {
             let subscription = subscribe(&service, &transport, &hears).await?;
             hears.retain(|what| is_in(subscription.acknowledged(), *what));
-            Stream::Subscription(Box::new(subscription))
+            AnnouncementStream::Subscription(Box::new(subscription))
         } else {
             let (state, number) = session_stream(&transport).await?;
-            Stream::Session(state, number)
+            AnnouncementStream::Session(state, number)
         };
         Ok(Self { _service: service, transport, stream, heard, hears })
     }
@@ -105,11 +129,11 @@ impl Watcher {
     /// must be quick: callers merge many announcements into little work themselves.
     pub async fn follow(mut self, on_change: impl Fn(Announced)) -> WatchEnd {
         match &mut self.stream {
-            Stream::Subscription(subscription) => {
+            AnnouncementStream::Subscription(subscription) => {
                 let error = follow_subscription(subscription, on_change).await;
                 WatchEnd::Lost(self.transport.take_fault().unwrap_or(error))
             }
-            Stream::Session(state, number) => {
+            AnnouncementStream::Session(state, number) => {
                 let live = SessionStream::Live(*number);
                 loop {
                     tokio::select! {

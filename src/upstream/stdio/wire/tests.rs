@@ -1,6 +1,7 @@
 //! Questions and log messages of a program, which many callers may share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
@@ -8,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use super::past::{ECHO_TIME, STRAYS_MAX};
 use super::*;
 use crate::domain::relay::{LogLevel, Relay};
 use crate::domain::rounds::Capabilities;
@@ -71,6 +73,10 @@ impl Program {
 
     /// Begins a request, whose caller can be asked everything if it is a call.
     async fn begin(&mut self, is_call: bool, may_ask: bool) -> Caller {
+        self.begin_as(is_call.then(CallerMark::default), may_ask).await
+    }
+
+    async fn begin_as(&mut self, caller: Option<CallerMark>, may_ask: bool) -> Caller {
         let (events, heard) = mpsc::channel(8);
         let questions = Capabilities::read(r#"{"elicitation":{},"roots":{}}"#).unwrap();
         let hears =
@@ -83,8 +89,8 @@ impl Program {
                 id,
                 body: Bytes::from(format!(r#"{{"id":{id}}}"#)),
                 bytes_max: 1000,
-                is_call,
-                ear: is_call.then_some(ear),
+                caller,
+                ear: caller.map(|_| ear),
                 may_ask,
                 dispatched: &sent.dispatched,
                 farewell: None,
@@ -195,22 +201,79 @@ async fn log_messages_go_to_the_only_call() {
     }
 }
 
+#[tokio::test]
+async fn what_is_said_late_reaches_no_other_caller() {
+    let (key, other) = (Some(Uuid::from_u128(1)), Some(Uuid::from_u128(2)));
+    let session = |id| Some(Uuid::from_u128(id));
+    let first = CallerMark { key, session: session(1) };
+    let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error"}});
+    for (next, is_same) in [
+        (first, true),
+        (CallerMark { key, session: session(2) }, false),
+        (CallerMark { key, session: None }, false),
+        (CallerMark { key: other, session: session(1) }, false),
+    ] {
+        let mut program = Program::start();
+        let before = program.begin_as(Some(first), true).await;
+        program.answers(before.id).await;
+        assert!(before.call.await.unwrap().is_ok());
+        let mut caller = program.begin_as(Some(next), true).await;
+        program.says(&log).await;
+        if is_same {
+            program.says(&json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create"})).await;
+            assert!(matches!(caller.heard.recv().await, Some(CallEvent::Log(_))));
+            drop(caller.question().await);
+        } else {
+            assert_eq!(program.is_refused(1).await, -32601, "{next:?}");
+        }
+        program.answers(caller.id).await;
+        assert!(caller.call.await.unwrap().is_ok());
+        assert!(caller.heard.recv().await.is_none(), "{next:?}");
+    }
+}
+
+/// Callers of two keys.
+const TWO: [CallerMark; 2] = [
+    CallerMark { key: Some(Uuid::from_u128(1)), session: None },
+    CallerMark { key: Some(Uuid::from_u128(2)), session: None },
+];
+
 #[test]
 fn strays_are_forgotten_after_a_time_however_many() {
-    let now = Instant::now();
-    let mut strays = Strays::default();
-    assert!(strays.is_empty(now));
-    strays.add(1, now);
-    strays.remove(2);
-    assert!(!strays.is_empty(now));
-    strays.remove(1);
-    assert!(strays.is_empty(now));
+    let (now, [caller, _]) = (Instant::now(), TWO);
+    let mut past = Past::default();
+    assert!(past.is_over_for(caller, now));
+    past.given_up(1, caller, now);
+    past.answered_late(2, now);
+    assert!(!past.is_over_for(caller, now));
+    past.answered_late(1, now);
+    assert!(past.is_over_for(caller, now));
     for id in 0..=STRAYS_MAX as u64 {
-        strays.add(id, now);
+        past.given_up(id, caller, now);
     }
     for id in 0..=STRAYS_MAX as u64 {
-        strays.remove(id);
+        past.answered_late(id, now);
     }
-    assert!(!strays.is_empty(now), "one more than is kept track of");
-    assert!(strays.is_empty(now + STRAY_TIME));
+    assert!(!past.is_over_for(caller, now), "one more than is kept track of");
+    assert!(past.is_over_for(caller, now + ECHO_TIME));
+}
+
+#[test]
+fn calls_of_others_count_for_a_time_after_their_end() {
+    let (now, [one, two]) = (Instant::now(), TWO);
+    let second = Duration::from_secs(1);
+    let mut past = Past::default();
+    past.ended(None, now);
+    past.ended(Some(one), now);
+    past.ended(Some(two), now + second);
+    past.ended(Some(two), now + 2 * second);
+    for (caller, over) in [(one, now + 2 * second + ECHO_TIME), (two, now + ECHO_TIME)] {
+        assert!(!past.is_over_for(caller, over - second), "{caller:?}");
+        assert!(past.is_over_for(caller, over), "{caller:?}");
+    }
+    // a call that was given up ends with its late answer
+    past.given_up(1, one, now + 3 * second);
+    past.answered_late(1, now + 9 * second);
+    assert!(!past.is_over_for(two, now + 8 * second + ECHO_TIME));
+    assert!(past.is_over_for(two, now + 9 * second + ECHO_TIME));
 }

@@ -3,6 +3,7 @@
 mod announce;
 mod offers;
 mod serve;
+mod talk;
 mod tool;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use tokio::sync::watch;
 
 use self::announce::Announcer;
 pub use self::offers::Offers;
+pub use self::talk::Talk;
 pub use self::tool::{Say, Tool, zoo};
 use super::wait::settle;
 
@@ -227,6 +229,11 @@ impl Upstream {
     /// The `ticket` of every call so far.
     pub fn tickets(&self) -> Vec<String> {
         self.state.calls.lock().unwrap().iter().map(Call::ticket).collect()
+    }
+
+    /// The replies to its questions so far, raw.
+    pub fn replies(&self) -> Vec<String> {
+        self.state.replies.borrow().clone()
     }
 
     /// The notifications of this method so far, raw.

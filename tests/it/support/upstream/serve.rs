@@ -240,7 +240,12 @@ async fn call(
             Say::ProgressThen(gate) => {
                 return Ok(unanswered.begins(id.to_owned(), params.progress_token().unwrap_or("null"), gate));
             }
-            Say::Asks(method, asked) => return Ok(unanswered.asks(id.to_owned(), (method, asked))),
+            Say::Retracts(params, gate) => return Ok(unanswered.retracts(id, params, gate)),
+            Say::Talks(talk) => return Ok(unanswered.talks(id.to_owned(), talk)),
+            Say::Asks(method, asked) => return Ok(unanswered.asks(id.to_owned(), (method, asked), &[])),
+            Say::Opens(page, done) => {
+                return Ok(unanswered.asks(id.to_owned(), ("elicitation/create", page), &done));
+            }
             Say::Logs(messages) => return Ok(unanswered.logs(id, &messages)),
             Say::Rounds(rounds) => {
                 let state = params.state.map_or("", RawValue::get);
@@ -255,10 +260,15 @@ async fn call(
     answer
 }
 
+/// A notification as an event.
+fn notice(method: &str, params: &str) -> String {
+    format!("data: {{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{params}}}\n\n")
+}
+
 /// Counts a call that is dropped, since its connection is gone.
-struct Unanswered {
-    state: Arc<State>,
-    is_answered: bool,
+pub(super) struct Unanswered {
+    pub(super) state: Arc<State>,
+    pub(super) is_answered: bool,
 }
 
 impl Unanswered {
@@ -279,8 +289,10 @@ impl Unanswered {
 }
 
 impl Unanswered {
-    /// A question, and a result with the reply to it.
-    fn asks(mut self, id: String, (method, params): (&str, &str)) -> Response<Body> {
+    /// A question, and a result with the reply to it. Between the two, pages are done.
+    fn asks(mut self, id: String, (method, params): (&str, &str), done: &[&str]) -> Response<Body> {
+        let done: String =
+            done.iter().map(|params| notice("notifications/elicitation/complete", params)).collect();
         let own = format!("\"ask-{}\"", id.trim_matches('"'));
         let first = format!(
             "data: {{\"jsonrpc\":\"2.0\",\"id\":{own},\"method\":\"{method}\",\"params\":{params}}}\n\n"
@@ -292,7 +304,7 @@ impl Unanswered {
             let reply = all.ok().and_then(|all| all.iter().find(is_own).cloned()).unwrap_or_default();
             self.is_answered = true;
             let result = self.state.text(&reply);
-            format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n\n")
+            format!("{done}data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n\n")
         };
         let events = stream::once(std::future::ready(first)).chain(stream::once(rest));
         let frames = events.map(|event| Ok(Frame::data(Bytes::from(event))));
@@ -303,12 +315,8 @@ impl Unanswered {
     /// Log messages, and an empty result.
     fn logs(mut self, id: &str, messages: &[&str]) -> Response<Body> {
         self.is_answered = true;
-        let said = |params| {
-            format!(
-                "data: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{params}}}\n\n"
-            )
-        };
-        let mut events: String = messages.iter().map(said).collect();
+        let mut events: String =
+            messages.iter().map(|params| notice("notifications/message", params)).collect();
         let result = format!(r#"{}"content":[]}}"#, self.state.opening());
         events.push_str(&format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n\n"));
         let response = Response::builder().header("content-type", "text/event-stream");
@@ -369,6 +377,9 @@ async fn last(state: &State, id: &str, say: Say, arguments: &str) -> Answer {
         | Say::Progress(_)
         | Say::ProgressThen(_)
         | Say::Asks(..)
+        | Say::Talks(_)
+        | Say::Retracts(..)
+        | Say::Opens(..)
         | Say::Logs(_)
         | Say::Chatter(..)
         | Say::Delay(..)
@@ -386,7 +397,7 @@ impl State {
     }
 
     /// A result with one text.
-    fn text(&self, text: &str) -> String {
+    pub(super) fn text(&self, text: &str) -> String {
         let text = serde_json::to_string(text).unwrap();
         format!(r#"{}"content":[{{"type":"text","text":{text}}}]}}"#, self.opening())
     }

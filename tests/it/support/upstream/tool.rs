@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::talk::Talk;
+
 /// What a call is answered with.
 #[derive(Clone, Debug)]
 pub enum Say {
@@ -36,6 +38,13 @@ pub enum Say {
     /// A question to the client, with this method and raw `params`, and a text with the reply as it came; only in the
     /// handshake era.
     Asks(&'static str, &'static str),
+    /// Several questions to the client, and a text with the replies; only in the handshake era.
+    Talks(Talk),
+    /// A form with these raw `params`, taken back when the gate opens, and nothing more, ever; only in the handshake era.
+    Retracts(&'static str, watch::Receiver<bool>),
+    /// A page to open, by the raw `params` of the question. After the reply each of these raw `params` says that a page is
+    /// done, and a text holds the reply.
+    Opens(&'static str, Vec<&'static str>),
     /// Log messages, each as raw `params`, and an empty result.
     Logs(Vec<&'static str>),
     /// Nothing, ever.

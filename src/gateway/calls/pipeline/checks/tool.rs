@@ -15,6 +15,10 @@ use crate::domain::json;
 use crate::domain::operation::Variant;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::validation::{self, Verdict};
+use crate::domain::web_page::facts::PageFacts;
+use crate::gateway::calls::cookies::KeptCookies;
+use crate::gateway::calls::drafts::DraftClaim;
+use crate::gateway::calls::own::ToolWay;
 use crate::gateway::calls::pipeline::door::Door;
 use crate::gateway::calls::pipeline::facts::Facts;
 use crate::gateway::calls::pipeline::request::ToolRequest;
@@ -33,8 +37,30 @@ pub(in crate::gateway::calls::pipeline) struct CheckedTool {
     pub(in crate::gateway::calls::pipeline) variant: Variant,
     /// True if the variant contradicts the annotations, and the key is not strict.
     pub(in crate::gateway::calls::pipeline) is_mismatched: bool,
-    /// The arguments object, exactly as checked.
+    /// The arguments object, exactly as checked, with the draft that the call sends.
     pub(in crate::gateway::calls::pipeline) arguments: Bytes,
+    /// Form that the call sends; `None` for all other calls.
+    pub(in crate::gateway::calls::pipeline) form: Option<Box<FormCall>>,
+}
+
+/// Form that a call sends, with its values.
+#[derive(Debug)]
+pub(in crate::gateway::calls::pipeline) struct FormCall {
+    /// Facts of the approved form.
+    pub(in crate::gateway::calls::pipeline) facts: Arc<PageFacts>,
+    /// Values for its fields, a JSON object.
+    pub(in crate::gateway::calls::pipeline) values: Bytes,
+    /// Draft that has the values; `None` if the call itself has them.
+    pub(in crate::gateway::calls::pipeline) draft: Option<DraftClaim>,
+    /// Cookies of earlier calls; `None` if the server keeps none.
+    pub(in crate::gateway::calls::pipeline) cookies: Option<KeptCookies>,
+}
+
+impl FormCall {
+    /// Returns the values as text.
+    pub(in crate::gateway::calls::pipeline) fn values(&self) -> &str {
+        std::str::from_utf8(&self.values).unwrap_or_default()
+    }
 }
 
 impl CheckedTool {
@@ -78,7 +104,7 @@ pub(in crate::gateway::calls::pipeline) fn run(
     let is_mismatched = mismatch.is_some() && !caller.settings.strict;
     facts.warnings.extend(mismatch);
     let arguments = facts.arguments.clone().unwrap_or_default();
-    Ok(CheckedTool { door, name, tool, tier, variant, is_mismatched, arguments })
+    Ok(CheckedTool { door, name, tool, tier, variant, is_mismatched, arguments, form: None })
 }
 
 /// Repeats checks 7 to 9 if the catalogue has changed since. Returns the current tool: its server may have a new address or
@@ -224,13 +250,22 @@ fn annotations(caller: &Caller, variant: Variant, tool: &Tool) -> Result<Option<
     }
 }
 
-/// Applies the outcome of check 10. A schema that cannot be used lets the call pass with the returned warning.
+/// Applies the outcome of check 10. A schema that cannot be used lets the call pass with the returned warning, unless nobody else
+/// checks the arguments.
 pub(in crate::gateway::calls::pipeline) fn schema(
     outcome: SchemaCheck,
     tool: &Tool,
 ) -> Result<Option<String>, Refusal> {
     match outcome {
         SchemaCheck::Fit => Ok(None),
+        // a permission is for the arguments that the form's closed schema lets through
+        SchemaCheck::Unchecked(why) if !ToolWay::of(tool).takes_unchecked() => {
+            let message = format!(
+                "The arguments for tool '{}' could not be checked, and its form is not sent: {why}",
+                tool.canonical
+            );
+            Err(Refusal::new(Code::InvalidArguments, message))
+        }
         SchemaCheck::Unchecked(why) => {
             Ok(Some(format!("the tool's input schema could not be used, arguments were not checked: {why}")))
         }

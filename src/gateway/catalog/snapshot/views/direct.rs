@@ -56,7 +56,8 @@ impl DirectView {
         let mut print = Fingerprinting::default();
         let mut tools = Vec::new();
         for (position, tool) in (0..).zip(catalogue.listed()) {
-            if view.tier(position).is_some() && tool.shape.published().is_listed() {
+            let is_listed = tool.server.is_on_direct() && tool.shape.published().is_listed();
+            if view.tier(position).is_some() && is_listed {
                 tools.push(position);
                 print.field(&tool.canonical);
                 print.print(tool.shape.print());

@@ -14,7 +14,11 @@ use crate::gateway::tenants::live::LiveTenant;
 
 /// Groups of a tenant's streams.
 #[derive(Debug, Default)]
-pub(in crate::gateway::tenants) struct Groups(Mutex<State>);
+pub(in crate::gateway::tenants) struct Groups {
+    state: Mutex<State>,
+    /// True while groups are compared, or are about to be.
+    is_looking: watch::Sender<bool>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -46,7 +50,7 @@ impl Groups {
         let catalogue = live.catalogue();
         let prints = Prints::of(&*catalogue.direct_view_soon(settings).await);
         let joined = {
-            let mut state = self.0.lock();
+            let mut state = self.state.lock();
             // cleaned up here, since the catalogue may not change for long
             state.by_view.retain(|_, group| group.prints.receiver_count() > 0);
             let group = state.by_view.entry(ViewKey::of(settings)).or_insert_with(|| Group {
@@ -66,10 +70,14 @@ impl Groups {
     /// Starts computing each group's fingerprints after a swap of the catalogue, unless that runs already.
     pub(super) fn stir(&self, live: &Arc<LiveTenant>) {
         let begins = {
-            let mut state = self.0.lock();
+            let mut state = self.state.lock();
             state.by_view.retain(|_, group| group.prints.receiver_count() > 0);
             state.is_stirred = !state.by_view.is_empty();
-            state.is_stirred && !std::mem::replace(&mut state.is_under_way, true)
+            let begins = state.is_stirred && !std::mem::replace(&mut state.is_under_way, true);
+            if begins {
+                self.is_looking.send_replace(true);
+            }
+            begins
         };
         if begins {
             let live = Arc::clone(live);
@@ -79,15 +87,25 @@ impl Groups {
 
     /// Returns the groups to compare; `None` if there was no swap since the last call.
     fn next(&self) -> Option<Vec<(ViewKey, Effective)>> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.is_under_way = std::mem::take(&mut state.is_stirred);
         let groups = state.by_view.iter().map(|(key, group)| (key.clone(), group.settings.clone()));
-        state.is_under_way.then(|| groups.collect())
+        let next = state.is_under_way.then(|| groups.collect());
+        if next.is_none() {
+            self.is_looking.send_replace(false);
+        }
+        next
+    }
+
+    /// Waits until every group has the fingerprints of the newest catalogue.
+    pub(super) async fn settled(&self) {
+        // fails only without the sender, which is here
+        drop(self.is_looking.subscribe().wait_for(|is_looking| !is_looking).await);
     }
 
     /// Sets a group's fingerprints, which wakes its streams if they differ.
     fn tell(&self, key: &ViewKey, rev: i64, prints: Prints) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let Some(group) = state.by_view.get_mut(key).filter(|group| group.rev <= rev) else { return };
         group.rev = rev;
         group.prints.send_if_modified(|told| std::mem::replace(told, prints) != prints);
@@ -122,7 +140,7 @@ mod tests {
             let settings = Effective::resolve(&own, &Settings::default(), &Defaults::example());
             groups.join(&live, &settings).await
         };
-        let count = || groups.0.lock().by_view.len();
+        let count = || groups.state.lock().by_view.len();
         let (_stays, also) = (join("stays:*").await, join("stays:*").await);
         assert_eq!(count(), 1);
         drop(also);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::time::timeout;
 
 use super::{Fanout, Prints, Signal};
 use crate::domain::backoff::{Backoff, chance};
@@ -20,7 +21,7 @@ use crate::gateway::catalog::{Catalog, DirectView};
 use crate::gateway::tenants::Tenants;
 use crate::gateway::tenants::live::LiveTenant;
 use crate::gateway::tenants::live::access::Caller;
-use crate::store::{MISLED_KEYS_MAX, Misled, MisledKey, Store};
+use crate::store::{MISLED_KEYS_MAX, Misled, MisledKey, RevisionKind, Store};
 
 /// Keys of a tenant whose lists are remembered; beyond that, all keys are notified.
 const SERVED_MAX: usize = 4096;
@@ -34,7 +35,13 @@ const TRIES_MAX: usize = 60;
 /// Time for which outdated lists are remembered: a client may open its stream a moment after it has listed.
 const REMEMBERED: Duration = Duration::from_secs(5);
 
-/// Lists served since the database last confirmed their revisions.
+/// Longest wait of a notice for the revisions that it is about.
+const CATCH_UP_MAX: Duration = Duration::from_secs(2);
+/// Time for which a list that was current when it was served is still compared. The replica with the client's stream may know
+/// changes late, at worst by its poll, and sees nothing to notify of a list that has changed and changed back by then.
+const KEPT: Duration = Duration::from_secs(12);
+
+/// Lists served lately: in the last 12 s, or since the database last confirmed their revisions.
 #[derive(Debug, Default)]
 pub(in crate::gateway::tenants) struct Served(Mutex<Lists>);
 
@@ -82,6 +89,19 @@ pub(in crate::gateway::tenants) struct WasMisled {
 }
 
 impl WasMisled {
+    /// Returns the entries of a notice that was received just now.
+    fn told_by(keys: Option<&[MisledKey]>) -> Arc<[WasMisled]> {
+        let now = Instant::now();
+        let at = |age_ms: u32| now.checked_sub(Duration::from_millis(age_ms.into())).unwrap_or(now);
+        match keys {
+            Some(keys) => keys
+                .iter()
+                .map(|said| WasMisled { key: Some(said.key), at: at(said.age_ms), kinds: said.kinds })
+                .collect(),
+            None => Arc::from([WasMisled { key: None, at: now, kinds: [true; 3] }]),
+        }
+    }
+
     /// Returns whether the entry concerns a key.
     pub(in crate::gateway::tenants) fn is(&self, key: Option<KeyId>) -> bool {
         self.key.is_none_or(|misled| misled == key)
@@ -151,9 +171,10 @@ impl Served {
 }
 
 impl Fanout {
-    /// Drops the lists of these revisions served before `at`: the database confirmed the revisions then or later, so these
-    /// lists were current.
+    /// Drops the lists of these revisions that were served 12 s before `at` or earlier: the database confirmed the revisions at
+    /// `at` or later, so these lists were current, and whoever reads them has been notified of what they say.
     pub(in crate::gateway) fn confirm(&self, at: Instant, revs: (i64, i64)) {
+        let Some(at) = at.checked_sub(KEPT) else { return };
         let mut lists = self.served.0.lock();
         lists.by_key.retain(|_, list| list.at >= at || list.revs != revs || list.mixed.contains(&true));
         if lists.by_key.is_empty() {
@@ -161,17 +182,8 @@ impl Fanout {
         }
     }
 
-    /// Notifies the streams of these keys, or of all keys, that their lists were outdated.
-    pub(in crate::gateway) fn tell_misled(&self, keys: Option<&[MisledKey]>) {
-        let now = Instant::now();
-        let at = |age_ms: u32| now.checked_sub(Duration::from_millis(age_ms.into())).unwrap_or(now);
-        let misled: Arc<[_]> = match keys {
-            Some(keys) => keys
-                .iter()
-                .map(|said| WasMisled { key: Some(said.key), at: at(said.age_ms), kinds: said.kinds })
-                .collect(),
-            None => Arc::from([WasMisled { key: None, at: now, kinds: [true; 3] }]),
-        };
+    /// Notifies the streams of these keys that their lists were outdated.
+    fn tell_misled(&self, misled: Arc<[WasMisled]>) {
         let mut lists = self.served.0.lock();
         lists.misled.retain(|misled| misled.at.elapsed() < REMEMBERED);
         if lists.misled.len() < SERVED_MAX {
@@ -209,6 +221,25 @@ impl Tenants {
         if let Some(live) = &caller.tenant {
             self.find_misled(live);
         }
+    }
+
+    /// Notifies the streams of the keys in a notice, once this replica has the revisions with which the lists were compared. A
+    /// stream that is told of those changes anyway is not told twice.
+    pub(in crate::gateway) async fn heard_misled(&self, notice: Misled) {
+        let Some(live) = self.live.get(notice.tenant) else { return };
+        let misled = WasMisled::told_by(notice.keys.as_deref());
+        let (catalogue, access) = notice.revs;
+        let caught_up = async {
+            for (kind, rev) in [(RevisionKind::Access, access), (RevisionKind::Catalogue, catalogue)] {
+                if let Err(error) = self.reload(&live, kind, rev).await {
+                    tracing::warn!(%error, tenant = %live.id, ?kind, "a snapshot could not be reloaded");
+                }
+            }
+            live.fanout.groups.settled().await;
+        };
+        // later the client is rather told twice
+        drop(timeout(CATCH_UP_MAX, caught_up).await);
+        live.fanout.tell_misled(misled);
     }
 
     /// Starts a check after a swap: finds keys that were served outdated lists, and notifies their streams.
@@ -257,18 +288,19 @@ async fn send(store: &Store, live: &LiveTenant, mut notice: Misled) {
             misled.age_ms = misled.age_ms.saturating_add(passed);
         }
     }
-    live.fanout.tell_misled(notice.keys.as_deref());
+    live.fanout.tell_misled(WasMisled::told_by(notice.keys.as_deref()));
 }
 
 /// Compares the served lists with the current ones. Returns the notice to send; `None` if all are current.
 fn look_for_misled(live: &LiveTenant) -> Option<Misled> {
     let (catalogue, access) = (live.catalogue(), live.access());
+    let revs = (catalogue.rev, access.as_ref().as_ref().map_or(0, |access| access.rev));
     // the lock is not held while views are made
     let served: Vec<(Option<KeyId>, List)> = {
         let mut lists = live.fanout.served.0.lock();
         if lists.overflowed.take().is_some() {
             lists.by_key.clear();
-            return Some(Misled { tenant: live.id, keys: None });
+            return Some(Misled { tenant: live.id, keys: None, revs });
         }
         lists.by_key.iter().map(|(key, list)| (*key, list.clone())).collect()
     };
@@ -301,7 +333,7 @@ fn look_for_misled(live: &LiveTenant) -> Option<Misled> {
         kinds,
     };
     let keys = (misled.len() <= MISLED_KEYS_MAX).then(|| misled.iter().map(named).collect());
-    Some(Misled { tenant: live.id, keys })
+    Some(Misled { tenant: live.id, keys, revs })
 }
 
 #[cfg(test)]
@@ -338,7 +370,7 @@ mod tests {
     fn only_what_the_database_names_is_confirmed() {
         let fanout = Fanout::default();
         fanout.served.note(None, list("old", 1));
-        let later = Instant::now() + Duration::from_secs(1);
+        let later = Instant::now() + KEPT + Duration::from_secs(1);
         fanout.confirm(later, (2, 1));
         assert_eq!(fanout.served.0.lock().by_key.len(), 1, "another catalogue");
         fanout.confirm(Instant::now().checked_sub(Duration::from_secs(9)).unwrap(), (1, 1));
@@ -347,13 +379,25 @@ mod tests {
         assert!(fanout.served.0.lock().by_key.is_empty());
     }
 
+    /// The replica with the stream has told of the list before, is told of two changes at once, and sees none.
+    #[test]
+    fn a_current_list_is_compared_until_every_replica_knows_what_came_next() {
+        let fanout = Fanout::default();
+        let served = Instant::now();
+        fanout.served.note(None, list("enabled", 2));
+        for soon in [Duration::from_millis(50), KEPT] {
+            fanout.confirm(served + soon, (2, 1));
+            assert_eq!(fanout.served.0.lock().by_key.len(), 1, "{soon:?} later");
+        }
+    }
+
     #[test]
     fn whoever_was_misled_is_known_for_a_while() {
         let fanout = Fanout::default();
         let (key, kinds) = (Some(KeyId(uuid::Uuid::from_u128(1))), [true, false, false]);
         assert_eq!(fanout.served.misled(key), None);
         let long_ago = MisledKey { key: None, age_ms: 9_000, kinds };
-        fanout.tell_misled(Some(&[MisledKey { key, age_ms: 200, kinds }, long_ago]));
+        fanout.tell_misled(WasMisled::told_by(Some(&[MisledKey { key, age_ms: 200, kinds }, long_ago])));
         let (at, which) = fanout.served.misled(key).unwrap();
         assert!(at.elapsed() >= Duration::from_millis(200) && which == kinds);
         assert_eq!(fanout.served.misled(None), None, "too long ago");

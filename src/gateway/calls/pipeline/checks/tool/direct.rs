@@ -59,7 +59,7 @@ pub(in crate::gateway::calls) fn identify(
 /// Finds a tool by either spelling in the caller's scope.
 pub(super) fn find(caller: &Caller, name: &str) -> Option<(Arc<Tool>, Tier)> {
     let tool = caller.tenant.as_ref().and_then(|tenant| tenant.catalogue().by_either_name(name).cloned());
-    tool.and_then(|tool| seen(caller, tool))
+    tool.filter(|tool| tool.server.is_on_direct()).and_then(|tool| seen(caller, tool))
 }
 
 /// Returns the refusal for a tool that does not exist for this caller.

@@ -1,0 +1,259 @@
+//! `mcpproxy connect`: clients of this machine are set up for the gateway.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{Api, Run, Stage, cli, cli_with};
+
+/// Clients with a file of their own, that file, and the member that holds the servers.
+const FILES: [(&str, &str, &str); 5] = [
+    ("claude-code", ".claude.json", "mcpServers"),
+    ("cursor", ".cursor/mcp.json", "mcpServers"),
+    ("vscode", ".config/Code/User/mcp.json", "servers"),
+    ("gemini", ".gemini/settings.json", "mcpServers"),
+    ("windsurf", ".codeium/windsurf/mcp_config.json", "mcpServers"),
+];
+
+/// A home folder, and whoever connects clients there.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Home {
+        Home(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.0.path().join(file)
+    }
+
+    async fn connect(&self, caller: &Api, args: &[&str]) -> Run {
+        let (url, key) = (caller.base_url(), caller.key.clone().unwrap());
+        let home = self.0.path().to_str().unwrap();
+        let env = [("MCPPROXY_URL", &*url), ("MCPPROXY_API_KEY", &*key), ("HOME", home), ("USER", "ana")];
+        cli_with(&env, &[&["connect"], args].concat()).await
+    }
+
+    fn json(&self, file: &str) -> Value {
+        serde_json::from_str(&fs::read_to_string(self.path(file)).unwrap()).unwrap()
+    }
+}
+
+/// Returns the only key in a text.
+fn key_in(text: &str) -> String {
+    let found: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_-".contains(c)).collect();
+    let keys: Vec<&&str> = found.iter().filter(|word| word.starts_with("mcpk_")).collect();
+    assert!(keys.len() == 1, "{text}");
+    (*keys[0]).to_owned()
+}
+
+/// Returns the copies of old files in a folder.
+fn copies(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.extension().is_some_and(|end| end == "bak")).collect()
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn every_client_gets_a_key_that_works() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (admin, home) = (tenant.admin().await, Home::new());
+    let url = format!("{}/mcp", admin.base_url());
+    for (client, file, section) in FILES {
+        let run = home.connect(&admin, &[client]).await.ok();
+        assert!(run.out.contains("tools/list answers with") && run.out.contains("retrieve_tools"), "{run:?}");
+        assert!(!run.out.contains("mcpk_"), "{run:?}");
+        let server = home.json(file)[section]["mcpproxy"].clone();
+        assert!(server.to_string().contains(&url), "{client}: {server}");
+        let key = stage.gateway.anonymous().with_key(&key_in(&server.to_string()));
+        let status = key.get("/api/v1/status").await.expect(200);
+        assert_eq!(
+            (&status["role"], &status["owner"], &status["settings"]["unannotated_tools"]),
+            (&json!("agent"), &json!("ana"), &json!("distrust"))
+        );
+        assert_eq!(mode(&home.path(file)), 0o600);
+    }
+    home.connect(&admin, &["codex", "--name", "team"]).await.ok();
+    let config = fs::read_to_string(home.path(".codex/config.toml")).unwrap();
+    assert!(config.contains(&format!("[mcp_servers.team]\nurl = \"{url}\"")), "{config}");
+    let names: Vec<String> =
+        cli(&admin, &["key", "list"]).await.ok().rows().into_iter().map(|row| row[2].clone()).collect();
+    assert!(
+        names.contains(&"mcpproxy-vscode".to_owned()) && names.contains(&"team-codex".to_owned()),
+        "{names:?}"
+    );
+    home.connect(&admin, &["codex", "--name", "a b"]).await.failed(2, "--name must be");
+}
+
+#[tokio::test]
+async fn what_was_there_stays_and_a_second_run_changes_nothing() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (admin, home) = (tenant.admin().await, Home::new());
+    let file = home.path(".cursor/mcp.json");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let old = "{\n  // mine\n  \"mcpServers\": {\"mcpproxy\": {\"command\": \"npx\", \"disabled\": false}, \"other\": {\"url\": \"x\"}},\n}\n";
+    let real = home.path("dotfiles.json");
+    fs::write(&real, old).unwrap();
+    std::os::unix::fs::symlink(&real, &file).unwrap();
+
+    let run = home.connect(&admin, &["cursor"]).await.ok();
+    let new = fs::read_to_string(&file).unwrap();
+    for stays in ["// mine", "\"disabled\": false", "\"other\": {\"url\": \"x\"}"] {
+        assert!(new.contains(stays), "{stays}: {new}");
+    }
+    assert!(!new.contains("npx") && fs::symlink_metadata(&file).unwrap().is_symlink(), "{new}");
+    let copy = copies(home.0.path()).remove(0);
+    assert_eq!((fs::read_to_string(&copy).unwrap().as_str(), mode(&copy)), (old, 0o600));
+    assert!(run.out.contains(copy.file_name().unwrap().to_str().unwrap()), "{run:?}");
+
+    let keys = cli(&admin, &["key", "list"]).await.ok().rows().len();
+    let again = home.connect(&admin, &["cursor"]).await.ok();
+    assert!(again.out.contains("nothing to change") && again.out.contains("tools/list answers"), "{again:?}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), new);
+    assert_eq!(cli(&admin, &["key", "list"]).await.ok().rows().len(), keys);
+
+    // a revoked key does not work: the client gets another one
+    let old_key = key_in(&new);
+    let mine = stage.gateway.anonymous().with_key(&old_key).get("/api/v1/status").await.expect(200);
+    cli(&admin, &["key", "revoke", mine["key_id"].as_str().unwrap()]).await.ok();
+    home.connect(&admin, &["cursor"]).await.ok();
+    assert_ne!(key_in(&fs::read_to_string(&file).unwrap()), old_key);
+    assert_eq!(copies(home.0.path()).len(), 2);
+}
+
+#[tokio::test]
+async fn an_agent_connects_with_its_own_key() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (agent, home) = (tenant.agent().await, Home::new());
+    let run = home.connect(&agent, &["windsurf"]).await.ok();
+    let file = home.path(".codeium/windsurf/mcp_config.json");
+    assert_eq!(key_in(&fs::read_to_string(&file).unwrap()), agent.key.clone().unwrap());
+    assert!(
+        run.out.contains("key: the one of this command") && copies(file.parent().unwrap()).is_empty(),
+        "{run:?}"
+    );
+    // the key of somebody else is replaced, though it works
+    let other = tenant.agent().await;
+    home.connect(&other, &["windsurf"]).await.ok();
+    assert_eq!(key_in(&fs::read_to_string(&file).unwrap()), other.key.clone().unwrap());
+    home.connect(&tenant.auditor().await, &["windsurf"])
+        .await
+        .failed(5, "a key of role auditor has no tools");
+    home.connect(&stage.platform(), &["cursor"]).await.failed(2, "--tenant NAME");
+}
+
+#[tokio::test]
+async fn print_writes_nothing() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (agent, home) = (tenant.agent().await, Home::new());
+    for (client, _, section) in FILES {
+        let run = home.connect(&agent, &[client, "--print"]).await.ok();
+        let (config, link) = run.out.split_once("\n\n").unwrap_or((&run.out, ""));
+        let tree: Value = serde_json::from_str(config).unwrap();
+        assert!(tree[section]["mcpproxy"].is_object() && run.err.contains("tools/list answers"), "{run:?}");
+        assert_eq!(link.is_empty(), !["cursor", "vscode"].contains(&client), "{run:?}");
+    }
+    assert_eq!(fs::read_dir(home.0.path()).unwrap().count(), 0);
+    // the key is in a file, not on the command line of the inspector
+    let inspector = home.connect(&agent, &["inspector"]).await.ok();
+    let file = home.path(".config/mcpproxy/inspector.json");
+    let command = format!(
+        "npx @modelcontextprotocol/inspector --cli --config '{}' --server mcpproxy --method tools/list",
+        file.display()
+    );
+    assert!(inspector.out.contains(&command) && !inspector.out.contains("mcpk_"), "{inspector:?}");
+    assert_eq!(key_in(&fs::read_to_string(&file).unwrap()), agent.key.clone().unwrap());
+    assert_eq!(mode(&file), 0o600);
+}
+
+/// A key that works today may be the wrong one all the same.
+#[tokio::test]
+async fn a_key_of_a_file_is_taken_only_if_it_is_for_the_client() {
+    let stage = Stage::start().await;
+    let (tenant, other) = (stage.tenant("acme").await, stage.tenant("other").await);
+    let (admin, home) = (tenant.admin().await, Home::new());
+    let file = home.path(".cursor/mcp.json");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let soon = chrono::Utc::now() + chrono::TimeDelta::hours(2);
+    let ending = admin
+        .post("/api/v1/keys", &json!({"role": "agent", "name": "soon", "expires_at": soon.to_rfc3339()}))
+        .await
+        .expect(201)["key"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let url = format!("{}/mcp", admin.base_url());
+    let stranger = other.agent().await.key.unwrap();
+    for (key, why) in [
+        (admin.key.clone().unwrap(), "it is of role admin"),
+        (stranger, "it is of the tenant other, not acme"),
+        (ending, "it ends at "),
+        ("mcpk_wrong".to_owned(), "it is unknown"),
+    ] {
+        let old = json!({"mcpServers": {"mcpproxy": {"url": url, "headers": {"X-API-Key": key}}}});
+        fs::write(&file, old.to_string()).unwrap();
+        let run = home.connect(&admin, &["cursor"]).await.ok();
+        assert!(run.err.contains(&format!("the key in the file is not used: {why}")), "{why}: {run:?}");
+        assert_ne!(key_in(&fs::read_to_string(&file).unwrap()), key, "{why}");
+    }
+    // an entry that is switched off is not one that works, whatever its key
+    let mut off = home.json(".cursor/mcp.json");
+    off["mcpServers"]["mcpproxy"]["disabled"] = json!(true);
+    fs::write(&file, off.to_string()).unwrap();
+    let run = home.connect(&admin, &["cursor"]).await.ok();
+    assert!(run.out.contains("removed from the old entry: disabled\n"), "{run:?}");
+    assert_eq!(home.json(".cursor/mcp.json")["mcpServers"]["mcpproxy"]["disabled"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_written_costs_no_key() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (admin, home) = (tenant.admin().await, Home::new());
+    let keys = cli(&admin, &["key", "list"]).await.ok().rows().len();
+    fs::create_dir_all(home.path(".cursor")).unwrap();
+    std::os::unix::fs::symlink(home.path("nothing"), home.path(".cursor/mcp.json")).unwrap();
+    let linked = home.connect(&admin, &["cursor"]).await;
+    linked.failed(2, &format!("is a link to {}, which is not there", home.path("nothing").display()));
+    assert!(!home.path("nothing").exists());
+    // a folder that cannot be made is found after the key was
+    std::os::unix::fs::symlink(home.path("nothing"), home.path(".gemini")).unwrap();
+    home.connect(&admin, &["gemini"]).await.failed(1, "the new key is revoked again");
+    let rows = cli(&admin, &["key", "list"]).await.ok().rows();
+    let live = rows.iter().filter(|row| !row.iter().any(|cell| cell == "revoked")).count();
+    assert_eq!(live, keys, "{rows:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_changed_costs_no_key() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (admin, home) = (tenant.admin().await, Home::new());
+    fs::create_dir_all(home.path(".gemini")).unwrap();
+    fs::write(home.path(".gemini/settings.json"), "{\"s3cret\": ").unwrap();
+    let keys = cli(&admin, &["key", "list"]).await.ok().rows().len();
+    let run = home.connect(&admin, &["gemini"]).await;
+    run.failed(2, "settings.json: cannot be read as JSON");
+    assert!(!run.err.contains("s3cret"), "{run:?}");
+    assert_eq!(cli(&admin, &["key", "list"]).await.ok().rows().len(), keys);
+    assert_eq!(fs::read_to_string(home.path(".gemini/settings.json")).unwrap(), "{\"s3cret\": ");
+}
+
+#[tokio::test]
+async fn a_new_agents_key_comes_with_the_next_step() {
+    let stage = Stage::start().await;
+    let admin = stage.tenant("acme").await.admin().await;
+    let hint = "mcpproxy connect claude-code";
+    assert!(cli(&admin, &["key", "add", "--role", "agent"]).await.ok().err.contains(hint));
+    assert!(!cli(&admin, &["key", "add", "--role", "auditor"]).await.ok().err.contains(hint));
+}

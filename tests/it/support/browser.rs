@@ -1,0 +1,132 @@
+//! Headless Chromium over its DevTools protocol: one page, which a test leads somewhere and asks things.
+//!
+//! The protocol runs over two pipes, not over a port: the browser ends with them, and so with the test, however that
+//! ends.
+
+use std::collections::HashSet;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+/// Longest wait for one answer, the first one after the start among them.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Starts the program with the pipes where it looks for them.
+const LAUNCH: &str = r#"exec chromium "$@" 3<&0 4>&1 </dev/null >/dev/null"#;
+/// Flags of the start. The last one keeps it off every network.
+const FLAGS: [&str; 11] = [
+    "--remote-debugging-pipe",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+];
+
+/// The running browser with its page; ends when dropped.
+pub struct Browser {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    session: Option<String>,
+    asked: u64,
+    /// Loads of documents that have ended.
+    loaded: HashSet<String>,
+    _profile: TempDir,
+}
+
+impl Browser {
+    /// Starts the browser with an empty profile. Scripts of pages are off.
+    pub async fn start() -> Browser {
+        let profile = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", LAUNCH, "chromium"]).args(FLAGS).arg("about:blank");
+        command.arg(format!("--user-data-dir={}", profile.path().display()));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let loaded = HashSet::new();
+        let mut browser =
+            Browser { child, input, output, session: None, asked: 0, loaded, _profile: profile };
+        let opened = browser.ask("Target.createTarget", json!({"url": "about:blank"})).await;
+        let target = json!({"targetId": opened["targetId"], "flatten": true});
+        let attached = browser.ask("Target.attachToTarget", target).await;
+        browser.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
+        browser.ask("Page.enable", json!({})).await;
+        browser.ask("Page.setLifecycleEventsEnabled", json!({"enabled": true})).await;
+        browser.ask("Emulation.setFocusEmulationEnabled", json!({"enabled": true})).await;
+        // of pages; what a test evaluates runs
+        browser.ask("Emulation.setScriptExecutionDisabled", json!({"value": true})).await;
+        browser
+    }
+
+    /// Opens a page, and waits until it is loaded.
+    pub async fn open(&mut self, url: &str) {
+        let opened = self.ask("Page.navigate", json!({ "url": url })).await;
+        assert!(opened["errorText"].is_null(), "{url}: {opened}");
+        let loader = opened["loaderId"].as_str().unwrap().to_owned();
+        while !self.loaded.remove(&loader) {
+            self.read().await;
+        }
+    }
+
+    /// Runs a script in the page, and returns what it evaluates to.
+    pub async fn evaluate(&mut self, script: &str) -> Value {
+        let asked = json!({"expression": script, "returnByValue": true});
+        let answer = self.ask("Runtime.evaluate", asked).await;
+        assert!(answer["exceptionDetails"].is_null(), "{answer}");
+        answer["result"]["value"].clone()
+    }
+
+    /// Types a text where the cursor is.
+    pub async fn enter(&mut self, text: &str) {
+        self.ask("Input.insertText", json!({ "text": text })).await;
+    }
+
+    /// Ends the browser, and waits until it has.
+    pub async fn close(mut self) {
+        drop(self.input);
+        timeout(WAIT_MAX, self.child.wait()).await.expect("an end").unwrap();
+    }
+
+    async fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.asked += 1;
+        let mut message = json!({"id": self.asked, "method": method, "params": params});
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        let mut bytes = message.to_string().into_bytes();
+        bytes.push(0);
+        self.input.write_all(&bytes).await.unwrap();
+        loop {
+            let read = self.read().await;
+            if read["id"] == self.asked {
+                assert!(read["error"].is_null(), "{method}: {read}");
+                return read["result"].clone();
+            }
+        }
+    }
+
+    /// Reads the next message.
+    async fn read(&mut self) -> Value {
+        let mut bytes = Vec::new();
+        let read = timeout(WAIT_MAX, self.output.read_until(0, &mut bytes)).await.expect("an answer in time");
+        assert!(read.unwrap() > 1, "Chromium has ended; is it there? (apt-get install chromium)");
+        bytes.pop();
+        let message: Value = serde_json::from_slice(&bytes).unwrap();
+        if message["method"] == "Page.lifecycleEvent" && message["params"]["name"] == "load" {
+            self.loaded.insert(message["params"]["loaderId"].as_str().unwrap().to_owned());
+        }
+        message
+    }
+}
