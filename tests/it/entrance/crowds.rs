@@ -32,8 +32,9 @@ async fn ask_round(stage: &Stage, request: &str) -> Duration {
             ask(&mut stream, request).await
         });
         let answer = answered.await.ok().flatten();
-        assert_eq!(status(answer.as_deref()), 200, "{target} {request:?}: {answer:?}");
-        worst = worst.max(began.elapsed());
+        let took = began.elapsed();
+        assert_eq!(status(answer.as_deref()), 200, "{target} {request:?}: {answer:?} after {took:?}");
+        worst = worst.max(took);
     }
     worst
 }

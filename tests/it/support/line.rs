@@ -9,6 +9,8 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use super::place::Place;
+
 /// What the line does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -107,27 +109,23 @@ struct Ends {
 }
 
 impl Ends {
-    async fn serve(mut self, listener: TcpListener) {
+    async fn serve(mut self, mut listener: TcpListener) {
         let address = listener.local_addr().unwrap();
-        let mut listener = Some(listener);
         loop {
             let way = *self.way.borrow_and_update();
             if way == Way::Refuses {
-                listener = None;
+                drop(listener);
+                let place = Place::hold(address);
                 if self.way.changed().await.is_err() {
                     return;
                 }
+                listener = place.listen();
                 continue;
             }
-            let open = match listener.take() {
-                Some(open) => open,
-                None => TcpListener::bind(address).await.unwrap(),
-            };
             let accepted = tokio::select! {
                 changed = self.way.changed() => if changed.is_ok() { None } else { return },
-                accepted = open.accept() => accepted.ok(),
+                accepted = listener.accept() => accepted.ok(),
             };
-            listener = Some(open);
             let Some((client, _)) = accepted else { continue };
             self.accepted.fetch_add(1, Ordering::Relaxed);
             // what comes between the subscription and the look at the way is heard of by one of the two

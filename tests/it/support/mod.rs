@@ -21,6 +21,7 @@ mod nginx;
 mod otlp;
 mod own_postgres;
 mod pgbouncer;
+mod place;
 mod postgres;
 mod real;
 mod receiver;

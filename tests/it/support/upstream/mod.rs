@@ -20,6 +20,7 @@ use self::announce::Announcer;
 pub use self::offers::Offers;
 pub use self::talk::Talk;
 pub use self::tool::{Say, Tool, zoo};
+use super::place::Place;
 use super::wait::settle;
 
 /// Which eras it speaks.
@@ -107,6 +108,8 @@ pub struct Upstream {
     address: SocketAddr,
     state: Arc<State>,
     task: tokio::task::JoinHandle<()>,
+    /// Its port while it is down.
+    place: Option<Place>,
 }
 
 impl Upstream {
@@ -145,7 +148,7 @@ impl Upstream {
             replies: watch::Sender::default(),
         });
         let task = tokio::spawn(serve::run(listener, Arc::clone(&state)));
-        Upstream { url: format!("http://{address}/mcp"), address, state, task }
+        Upstream { url: format!("http://{address}/mcp"), address, state, task, place: None }
     }
 
     /// The same, and says that it announces changes of its tools.
@@ -269,12 +272,13 @@ impl Upstream {
     pub async fn go_down(&mut self) {
         self.task.abort();
         settle(true, Duration::from_secs(5), || async { self.task.is_finished() }).await;
+        self.place = Some(Place::hold(self.address));
     }
 
     /// Takes connections again, at the same address.
     pub async fn come_back(&mut self) {
-        let listener = TcpListener::bind(self.address).await.unwrap();
-        self.task = tokio::spawn(serve::run(listener, Arc::clone(&self.state)));
+        let place = self.place.take().expect("it went down before");
+        self.task = tokio::spawn(serve::run(place.listen(), Arc::clone(&self.state)));
     }
 }
 
