@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use super::in_band::{ARGS, accept, answer, call, question};
-use super::{asked, asking, decide, state, write};
+use super::{asked, asking_of, decide, state, write};
 use crate::rounds::{client, state_of};
-use crate::support::{Answer, Api, Balancer, Database, Gateway, Outcome, Stage, Tenant, Upstream, settle};
+use crate::support::{
+    Answer, Api, Balancer, Database, Gateway, Outcome, Stage, Tenant, Tool, Upstream, settle, upstream,
+};
 
 const SOON: Duration = Duration::from_secs(5);
 /// Sessions of the gateways that wait for a lock.
@@ -27,7 +29,12 @@ pub(super) struct Three {
 
 impl Three {
     pub(super) async fn start() -> Three {
-        let (stage, tenant, upstream) = asking(&[], json!([])).await;
+        Three::with(upstream::zoo()).await
+    }
+
+    /// Three replicas of a tenant with a server of these tools.
+    pub(super) async fn with(tools: Vec<Tool>) -> Three {
+        let (stage, tenant, upstream) = asking_of(&[], json!([]), tools).await;
         let second = Gateway::start(&stage.database, &[]).await;
         let third = Gateway::start(&stage.database, &[]).await;
         let balancer = Balancer::before(&[&stage.gateway, &second, &third]).await;
