@@ -109,7 +109,7 @@ fn told(event: CallEvent) -> ToClient {
         CallEvent::Log(params) => ToClient::Log(params),
         CallEvent::PageDone(params) => ToClient::PageDone(params),
         // not asked for: dropping a question refuses it
-        CallEvent::Question(_) => ToClient::Waiting,
+        CallEvent::Question(_) | CallEvent::KeptBack { .. } => ToClient::Waiting,
     }
 }
 

@@ -224,7 +224,7 @@ impl Conversation<'_> {
             CallEvent::Progress(params) => ToClient::Progress(params),
             CallEvent::Log(params) => ToClient::Log(params),
             CallEvent::PageDone(params) => ToClient::PageDone(params),
-            CallEvent::Question(_) => return,
+            CallEvent::Question(_) | CallEvent::KeptBack { .. } => return,
         };
         drop(self.line.events.try_send(message));
     }

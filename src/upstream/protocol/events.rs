@@ -24,6 +24,14 @@ pub enum CallEvent {
     PageDone(Bytes),
     /// A question, which the upstream waits to have answered.
     Question(ServerQuestion),
+    /// A question that the caller could be asked, but that `relay` of the server keeps back: for the record alone. The upstream
+    /// gets [`QuestionReply::unsupported`].
+    KeptBack {
+        /// Kind of the question.
+        kind: QuestionKind,
+        /// Raw `params`, as of [`ServerQuestion`].
+        params: Bytes,
+    },
 }
 
 /// Request to commit the ledger of a call. The form is not sent unless `reply` gets its answer.
@@ -115,11 +123,18 @@ pub enum QuestionReply {
 
 /// JSON-RPC error code for a question that could not be put.
 const UNASKED: i64 = -32603;
+/// JSON-RPC error code for a question that nobody is to be asked.
+const UNSUPPORTED: i64 = -32601;
 
 impl QuestionReply {
     /// Returns the answer to a question that could not be put to the client.
     pub fn unasked(message: &str) -> QuestionReply {
         QuestionReply::Refused { code: UNASKED, message: message.to_owned() }
+    }
+
+    /// Returns the answer to a question that nobody is to be asked.
+    pub fn unsupported() -> QuestionReply {
+        QuestionReply::Refused { code: UNSUPPORTED, message: "Method not found".to_owned() }
     }
 }
 

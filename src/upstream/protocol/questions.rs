@@ -53,9 +53,9 @@ pub(in crate::upstream) struct Ear<'a> {
 }
 
 impl Ear<'_> {
-    /// Returns whether the caller can be asked anything.
+    /// Returns whether the caller can be asked anything, whatever may pass.
     pub(in crate::upstream) fn can_be_asked(&self) -> bool {
-        self.hears.questions.is_some() && QuestionKind::ALL.into_iter().any(|kind| self.relay.allows(kind))
+        self.hears.questions.is_some()
     }
 
     /// Returns the lowest level of the log messages that the caller gets; `None` for none.
@@ -160,7 +160,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Returns the kind of a question that may be put to the caller.
+    /// Returns the kind of a question that the caller can be asked. Whether it may be asked so, [`Talk::ask`] decides.
     ///
     /// # Errors
     /// The answer to any other request.
@@ -175,8 +175,7 @@ impl<'a> Talk<'a> {
         }
         let unsupported = || jsonrpc::unsupported(id);
         let kind = QuestionKind::parse(method).ok_or_else(unsupported)?;
-        let ear = self.ear.filter(|ear| ear.relay.allows(kind)).ok_or_else(unsupported)?;
-        let capabilities = ear.hears.questions.as_ref().ok_or_else(unsupported)?;
+        let capabilities = self.ear.and_then(|ear| ear.hears.questions.as_ref()).ok_or_else(unsupported)?;
         if id.get().len() > ID_BYTES_MAX {
             return Err(unsupported());
         }
@@ -191,7 +190,8 @@ impl<'a> Talk<'a> {
         Ok(kind)
     }
 
-    /// Puts a question that was admitted. [`Talk::go_on`] works on it; `deliver` sends the answer to the upstream.
+    /// Puts a question that was admitted, unless `relay` keeps it back: then it is told for the record, and refused.
+    /// [`Talk::go_on`] works on it; `deliver` sends the answer to the upstream.
     pub(in crate::upstream) fn ask<F: Future<Output = ()> + Send + 'a>(
         &mut self,
         kind: QuestionKind,
@@ -230,6 +230,10 @@ impl<'a> Talk<'a> {
 
 /// Puts a question to the caller, and waits for the answer for at most `wait_max`.
 async fn put(ear: Ear<'_>, kind: QuestionKind, params: Bytes, wait_max: Duration) -> QuestionReply {
+    if !ear.relay.allows(kind) {
+        drop(timeout(wait_max, ear.hears.events.send(CallEvent::KeptBack { kind, params })).await);
+        return QuestionReply::unsupported();
+    }
     let Ok(_place) = ear.places.try_acquire() else {
         return QuestionReply::unasked("Too many questions of this server are open");
     };
@@ -298,37 +302,67 @@ mod tests {
     }
 
     #[test]
-    fn a_question_needs_the_relay_and_the_capability() {
+    fn a_question_needs_the_capability() {
         let (all, _heard) = caller();
         let forms = Some(Capabilities::read(r#"{"elicitation":{}}"#).unwrap());
         let (sent, places) = (Sent::default(), Semaphore::new(1));
         let (none, url) = ("{}", r#"{"mode":"url","url":"https://x.example"}"#);
-        let admit = |relay, questions, method, params| {
+        let admit = |questions, method, params| {
             let hears = Hears { questions, ..all.clone() };
-            let ear = Ear { hears: &hears, relay, sent: &sent, places: &places };
+            let ear = Ear { hears: &hears, relay: ALL, sent: &sent, places: &places };
             let talk = Talk::new(Some(ear));
             talk.admit(method, raw("7"), Some(raw(params))).map_err(|reply| code_of(&reply))
         };
         let every = || all.questions.clone();
         for kind in QuestionKind::ALL {
-            assert_eq!(admit(ALL, every(), kind.as_str(), none), Ok(kind));
-            assert_eq!(admit(Relay::NOTHING, every(), kind.as_str(), none), Err(-32601), "{kind:?}");
-            assert_eq!(admit(ALL, None, kind.as_str(), none), Err(-32601), "{kind:?}");
+            assert_eq!(admit(every(), kind.as_str(), none), Ok(kind));
+            assert_eq!(admit(None, kind.as_str(), none), Err(-32601), "{kind:?}");
         }
-        assert_eq!(admit(ALL, forms.clone(), "sampling/createMessage", none), Err(-32601));
-        assert_eq!(admit(ALL, forms.clone(), "elicitation/create", none), Ok(QuestionKind::Elicitation));
-        assert_eq!(admit(ALL, forms, "elicitation/create", url), Err(-32601));
-        assert_eq!(admit(ALL, every(), "tools/call", none), Err(-32601));
+        assert_eq!(admit(forms.clone(), "sampling/createMessage", none), Err(-32601));
+        assert_eq!(admit(forms.clone(), "elicitation/create", none), Ok(QuestionKind::Elicitation));
+        assert_eq!(admit(forms, "elicitation/create", url), Err(-32601));
+        assert_eq!(admit(every(), "tools/call", none), Err(-32601));
         for malformed in ["[]", "7", r#"{"mode":"form","mode":"url"}"#] {
-            assert_eq!(admit(ALL, every(), "elicitation/create", malformed), Err(-32602), "{malformed}");
+            assert_eq!(admit(every(), "elicitation/create", malformed), Err(-32602), "{malformed}");
         }
         let long = format!(r#"{{"message":"{}"}}"#, "x".repeat(QUESTION_BYTES_MAX));
-        assert_eq!(admit(ALL, every(), "elicitation/create", &long), Err(-32602));
+        assert_eq!(admit(every(), "elicitation/create", &long), Err(-32602));
         let id = format!(r#""{}""#, "x".repeat(ID_BYTES_MAX));
         let ear = Ear { hears: &all, relay: ALL, sent: &sent, places: &places };
         let refused = Talk::new(Some(ear)).admit("roots/list", raw(&id), None).unwrap_err();
         assert_eq!(code_of(&refused), -32601);
         assert_eq!(code_of(&Talk::new(None).admit("roots/list", raw("1"), None).unwrap_err()), -32601);
+    }
+
+    #[tokio::test]
+    async fn a_question_that_relay_keeps_back_is_told_and_refused() {
+        let (hears, mut heard) = caller();
+        let (sent, places) = (Sent::default(), Semaphore::new(1));
+        let reply = QuestionReply::Result("{}".into());
+        for kind in QuestionKind::ALL {
+            for (relay, passes) in [(Relay::NOTHING, false), (ALL, true)] {
+                let ear = Ear { hears: &hears, relay, sent: &sent, places: &places };
+                let asked = put(ear, kind, r#"{"a":1}"#.into(), QUESTION_WAIT_MAX);
+                let (got, ()) = tokio::join!(asked, async {
+                    match heard.recv().await {
+                        Some(CallEvent::Question(question)) if passes => {
+                            question.reply.send(reply.clone()).unwrap();
+                        }
+                        Some(CallEvent::KeptBack { kind: told, params }) if !passes => {
+                            assert_eq!((told, &*params), (kind, &br#"{"a":1}"#[..]));
+                        }
+                        other => panic!("{kind:?} {relay:?}: {other:?}"),
+                    }
+                });
+                assert_eq!(
+                    got,
+                    if passes { reply.clone() } else { QuestionReply::unsupported() },
+                    "{kind:?}"
+                );
+            }
+        }
+        let id = raw(r#""a""#);
+        assert_eq!(jsonrpc::reply(id.get(), &QuestionReply::unsupported()), jsonrpc::unsupported(id));
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod declared;
 mod held;
 mod held_alone;
 mod held_dies;
+mod kept_back;
 mod offers;
 mod passing;
 

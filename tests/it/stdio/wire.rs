@@ -68,6 +68,21 @@ async fn a_program_asks_a_modern_client_and_gets_the_answer() {
 }
 
 #[tokio::test]
+async fn what_a_program_may_not_ask_is_recorded() {
+    let (_stage, tenant, _client) = stage(&[]).await;
+    tenant.platform.patch("/api/v1/servers/up", &json!({"relay": {"elicitation": false}})).await.expect(200);
+    let agent = tenant.agent().await;
+    let client = Mcp::modern(&agent).declaring(r#"{"sampling":{}}"#);
+    let answers: Vec<Value> = serde_json::from_str(&text(&client, "asks", json!({})).await).unwrap();
+    assert_eq!(answers[1]["error"], json!({"code": -32601, "message": "Method not found"}), "{answers:?}");
+    let recorded = tenant.records(&format!("type=question&key={}", agent.id), 1).await;
+    assert_eq!(
+        (&recorded[0]["tool"], &recorded[0]["status"]),
+        (&json!("sampling/createMessage"), &json!("blocked"))
+    );
+}
+
+#[tokio::test]
 async fn what_a_program_says_reaches_no_session_soon_after_a_call_of_another() {
     let (_stage, tenant, _client) = stage(&[]).await;
     tenant.platform.patch("/api/v1/servers/up", &json!({"relay": {"logging": true}})).await.expect(200);

@@ -13,7 +13,7 @@ use ulid::Ulid;
 use super::checks::Checked;
 use super::record;
 use super::request::HeldAs;
-use crate::domain::activity::{RecordKind, Status};
+use crate::domain::activity::{Record, RecordKind, Status};
 use crate::domain::json;
 use crate::domain::redact;
 use crate::domain::rounds::{QuestionKind, attributed, attributed_log};
@@ -28,6 +28,8 @@ const EVENTS_MAX: usize = 64;
 const ACTION_BYTES_MAX: usize = 40;
 /// Longest text of a refused question that a record keeps, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1000;
+/// Text of the record of a question that the server's `relay` keeps back.
+const KEPT_BACK: &str = "the setting 'relay' of the server does not let it ask this";
 
 /// Request whose server may say something before its answer.
 #[derive(Clone, Copy)]
@@ -40,6 +42,31 @@ pub(super) struct Relayed<'a> {
     pub(super) first: Ulid,
     /// Place for the binding of a state; `None` if the call is not held open for answers.
     pub(super) held_as: Option<&'a Arc<OnceLock<HeldAs>>>,
+}
+
+impl Relayed<'_> {
+    /// Returns the record of a question of the server, at its beginning.
+    fn record(&self, calls: &Calls, kind: QuestionKind, params: &Bytes) -> Record {
+        let server = self.checked.server();
+        let attempt = Attempt { started_at: clock::now(), ..self.attempt.clone() };
+        let mut record = attempt.record(RecordKind::Question);
+        record.server = Some(server.name.clone());
+        record.tool = Some(kind.as_str().to_owned());
+        record.parent_id = Some(self.record);
+        record::question(&mut record, &server.target, params, calls.options.preview_bytes);
+        record
+    }
+
+    /// Returns the record of a question that the server's `relay` keeps back.
+    fn kept_back(&self, calls: &Calls, kind: QuestionKind, params: &Bytes) -> Record {
+        let mut record = self.record(calls, kind, params);
+        record.status = Status::Blocked;
+        if let QuestionReply::Refused { code, .. } = QuestionReply::unsupported() {
+            record.error_code = Some(code.to_string());
+        }
+        record.error_message = Some(KEPT_BACK.to_owned());
+        record
+    }
 }
 
 /// Relay between a server and the caller of one request.
@@ -101,7 +128,7 @@ impl<'a> CallRelay<'a> {
         }
     }
 
-    /// Passes on what needs no answer. A caller that does not keep up misses it.
+    /// Passes on what needs no answer, or records it. A caller that does not keep up misses it.
     fn tell(&self, event: CallEvent) {
         let event = match event {
             CallEvent::Log(params) => {
@@ -109,6 +136,9 @@ impl<'a> CallRelay<'a> {
                 CallEvent::Log(attributed_log(params, &self.of.checked.server().name).into())
             }
             CallEvent::Progress(_) | CallEvent::PageDone(_) => event,
+            CallEvent::KeptBack { kind, params } => {
+                return self.calls.log.write(self.of.kept_back(self.calls, kind, &params));
+            }
             CallEvent::Question(_) => return,
         };
         drop(self.caller.try_send(event));
@@ -156,13 +186,7 @@ impl QuestionPut<'_> {
 
     /// Commits the record of a question; `None` if that fails.
     async fn begin(&self, kind: QuestionKind, params: &Bytes) -> Option<QuestionStep> {
-        let (server, attempt) = (self.of.checked.server(), self.of.attempt);
-        let attempt = Attempt { started_at: clock::now(), ..attempt.clone() };
-        let mut record = attempt.record(RecordKind::Question);
-        record.server = Some(server.name.clone());
-        record.tool = Some(kind.as_str().to_owned());
-        record.parent_id = Some(self.of.record);
-        record::question(&mut record, &server.target, params, self.calls.options.preview_bytes);
+        let record = self.of.record(self.calls, kind, params);
         let pending = self.calls.log.activity.begin_call(record).await.ok()?.open().await.ok()?;
         Some(QuestionStep { pending: Some(pending), began: Instant::now() })
     }
