@@ -19,7 +19,7 @@ pub use decide::DecideOutcome;
 pub use decision::{NewDecision, NewGrant};
 pub use events::{WebhookClaim, WebhookEvent, WebhookRoom, WebhookTry};
 pub use fence::{CallTurn, HeldFence};
-pub use grants::{ConsentGrant, GrantInForce};
+pub use grants::{ConsentGrant, GrantInForce, GrantOrigin};
 pub(super) use grants::{
     copy as copy_grants, count_to_others as count_grants_to_others, in_force as grants_in_force,
 };

@@ -65,9 +65,9 @@ pub use client_replies::NewReply;
 pub use client_sessions::{KEY_SESSIONS_MAX, SESSION_URIS_MAX, SessionOf, SessionWishes, WishOutcome};
 pub use consent::{
     AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentDecider, ConsentFilter, ConsentGrant,
-    ConsentRow, ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, GrantedCall, HeldFence, LostEvent,
-    NewConsent, NewDecision, NewGrant, NewWebhook, OLD_CONSENT_TABLES, StepAuthor, WEBHOOK_EVENTS_MAX,
-    WebhookClaim, WebhookEvent, WebhookParts, WebhookRoom, WebhookRow, WebhookTry,
+    ConsentRow, ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, GrantOrigin, GrantedCall,
+    HeldFence, LostEvent, NewConsent, NewDecision, NewGrant, NewWebhook, OLD_CONSENT_TABLES, StepAuthor,
+    WEBHOOK_EVENTS_MAX, WebhookClaim, WebhookEvent, WebhookParts, WebhookRoom, WebhookRow, WebhookTry,
 };
 pub use error::StoreError;
 pub use listings::{

@@ -12,8 +12,8 @@ use crate::gateway::{Act, Acting, GatewayError, ReadAttempt, ReadUnderWay, Refus
 
 /// Commits the record of an act before it is run. The activity log masks secrets and cuts long texts.
 pub(super) async fn begin(exchange: &Exchange, what: &str) -> Result<Acting, GatewayError> {
-    let (server, body) = described(exchange).await;
-    let act = Act { what, server: server.as_deref(), body: Some(&body), consent_id: consent_id(exchange) };
+    let (server, body, consent_id) = described(exchange).await;
+    let act = Act { what, server: server.as_deref(), body: Some(&body), consent_id };
     exchange.gateway().log.begin_act(&exchange.attempt, &act).await
 }
 
@@ -30,22 +30,28 @@ pub(super) async fn refused_act(
     if !log.keeps_forbidden(&exchange.attempt) {
         return Ok(());
     }
-    let (server, body) = described(exchange).await;
-    let act = Act { what, server: server.as_deref(), body: Some(&body), consent_id: consent_id(exchange) };
+    let (server, body, consent_id) = described(exchange).await;
+    let act = Act { what, server: server.as_deref(), body: Some(&body), consent_id };
     log.record_refused_act(&exchange.attempt, &act, error).await
 }
 
-/// Returns the id of the permission request that an act is about.
-fn consent_id(exchange: &Exchange) -> Option<Uuid> {
-    let is_request = exchange.path.starts_with("/consent/") && !exchange.path.starts_with("/consent/grants");
-    is_request.then(|| Uuid::try_parse(exchange.segment("id")).ok()).flatten()
+/// Returns the id of the permission request that an act is about. An act about a grant is about the request that the grant
+/// came from, if the caller may see the grant.
+async fn consent_id(exchange: &Exchange) -> Option<Uuid> {
+    let below = exchange.path.strip_prefix("/consent/")?;
+    let id = Uuid::try_parse(exchange.segment("id")).ok()?;
+    match below.starts_with("grants/") {
+        true => exchange.gateway().consent.request_of_grant(exchange.caller(), id).await,
+        false => Some(id),
+    }
 }
 
-/// Returns the server that an act is about, and its path and body as JSON. An act about a permission request has the
-/// request's server and tool, if the caller may see the request.
-async fn described(exchange: &Exchange) -> (Option<String>, String) {
+/// Returns the server that an act is about, its path and body as JSON, and the id of its permission request. An act about a
+/// permission request has the request's server and tool, if the caller may see the request.
+async fn described(exchange: &Exchange) -> (Option<String>, String, Option<Uuid>) {
     let sent = exchange.raw_body();
-    let request = match consent_id(exchange) {
+    let consent_id = consent_id(exchange).await;
+    let request = match consent_id {
         Some(id) => exchange.gateway().consent.get(exchange.caller(), id).await.ok(),
         None => None,
     };
@@ -54,7 +60,7 @@ async fn described(exchange: &Exchange) -> (Option<String>, String) {
         Some(request) => Some(request.row.server.clone()),
         None => server_of(&exchange.path, exchange.segment("name"), sent),
     };
-    (server, exchange.parse(|| text(&exchange.path, tool, sent)).await)
+    (server, exchange.parse(|| text(&exchange.path, tool, sent)).await, consent_id)
 }
 
 /// Begins the record of a sensitive read, and reserves its slot.

@@ -16,7 +16,7 @@ use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
 use crate::gateway::log::Attempt;
 use crate::gateway::tenants::Caller;
-use crate::store::{ConsentRow, DecideOutcome, NewDecision, NewGrant, RevisionKind, StoreError};
+use crate::store::{ConsentRow, DecideOutcome, GrantOrigin, NewDecision, NewGrant, RevisionKind, StoreError};
 
 /// Decision of a person.
 #[derive(Clone, Debug)]
@@ -126,24 +126,37 @@ impl Consent {
     /// [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
     pub async fn revoke_grant(&self, attempt: &Attempt, id: Uuid) -> Result<(), GatewayError> {
         let caller = &*attempt.caller;
-        caller.authorise(Action::SeeOwnConsent)?;
-        let tenant = caller.tenant()?.id;
-        let store = |error| GatewayError::from_store(error, "grant");
-        let (granter, effect, of) = self.store.granter(tenant, id).await.map_err(store)?;
-        if !caller.role.may(Action::ManageKeys) && granter != caller.key {
-            if !caller.role.may(Action::SeeConsent) && of != caller.key {
-                return Err(store(StoreError::NotFound));
-            }
+        let grant = self.visible_grant(caller, id).await?;
+        if !caller.role.may(Action::ManageKeys) && grant.granted_by != caller.key {
             let message = "this grant is another person's; it takes that key, or one of role admin";
             return Err(GatewayError::Forbidden(message.to_owned()));
         }
-        if !caller.role.may(Action::DecideConsent) && effect != consent::GrantEffect::Allow {
+        if !caller.role.may(Action::DecideConsent) && grant.effect != consent::GrantEffect::Allow {
             let message = "a key of this role revokes no refusal; it takes one of role admin";
             return Err(GatewayError::Forbidden(message.to_owned()));
         }
-        self.store.revoke_grant(tenant, id, caller.key, &self.author_of(attempt)).await.map_err(store)?;
+        let tenant = caller.tenant()?.id;
+        let revoked = self.store.revoke_grant(tenant, id, caller.key, &self.author_of(attempt)).await;
+        revoked.map_err(|error| GatewayError::from_store(error, "grant"))?;
         self.tenants.refresh(tenant, RevisionKind::Access).await;
         Ok(())
+    }
+
+    /// Returns the id of the request that a grant came from; `None` if the grant does not hold, the caller may not see it, or
+    /// that cannot be known now.
+    pub async fn request_of_grant(&self, caller: &Caller, id: Uuid) -> Option<Uuid> {
+        self.visible_grant(caller, id).await.ok().map(|grant| grant.request_id)
+    }
+
+    async fn visible_grant(&self, caller: &Caller, id: Uuid) -> Result<GrantOrigin, GatewayError> {
+        caller.authorise(Action::SeeOwnConsent)?;
+        let found = self.store.grant_origin(caller.tenant()?.id, id).await;
+        let sees_all = [Action::ManageKeys, Action::SeeConsent].iter().any(|action| caller.role.may(*action));
+        let found = found.and_then(|grant| {
+            let is_own = [grant.granted_by, grant.principal].contains(&caller.key);
+            if sees_all || is_own { Ok(grant) } else { Err(StoreError::NotFound) }
+        });
+        found.map_err(|error| GatewayError::from_store(error, "grant"))
     }
 
     /// Ends the permissions that a key gave and that no call has used, once the key was revoked: its grants end by themselves.

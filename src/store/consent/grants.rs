@@ -57,6 +57,19 @@ pub struct ConsentGrant {
     pub expires_at: DateTime<Utc>,
 }
 
+/// Origin of a grant.
+#[derive(Clone, Debug)]
+pub struct GrantOrigin {
+    /// Key that decided; `None` for the bootstrap key.
+    pub granted_by: Option<KeyId>,
+    /// Effect on calls.
+    pub effect: Stored<GrantEffect>,
+    /// Key whose calls the grant is about; `None` for the bootstrap key.
+    pub principal: Option<KeyId>,
+    /// Request that was answered.
+    pub request_id: Uuid,
+}
+
 /// Grant that holds, as a snapshot has it.
 #[derive(Clone, Debug, FromRow)]
 pub struct GrantInForce {
@@ -125,19 +138,14 @@ impl Store {
         Ok(rows)
     }
 
-    /// Returns the key that decided on a grant which was not revoked, its effect, and the key that it is about. `None` is the
-    /// bootstrap key.
+    /// Returns the origin of a grant that was not revoked.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without such a grant. Other errors come from the database.
-    pub async fn granter(
-        &self,
-        tenant: TenantId,
-        id: Uuid,
-    ) -> Result<(Option<KeyId>, Stored<GrantEffect>, Option<KeyId>), StoreError> {
+    pub async fn grant_origin(&self, tenant: TenantId, id: Uuid) -> Result<GrantOrigin, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        let found: Option<(Uuid, Stored<GrantEffect>, Uuid)> = sqlx::query_as(
-            "select granted_by, effect, principal from consent_grants
+        let found: Option<(Uuid, Stored<GrantEffect>, Uuid, Uuid)> = sqlx::query_as(
+            "select granted_by, effect, principal, request_id from consent_grants
              where tenant_id = $1 and id = $2 and revoked_at is null",
         )
         .bind(tenant.0)
@@ -145,9 +153,9 @@ impl Store {
         .fetch_optional(&mut *tx)
         .await?;
         tx.commit().await?;
-        let (by, effect, principal) = found.ok_or(StoreError::NotFound)?;
+        let (by, effect, principal, request_id) = found.ok_or(StoreError::NotFound)?;
         let key = |id: Uuid| (!id.is_nil()).then_some(KeyId(id));
-        Ok((key(by), effect, key(principal)))
+        Ok(GrantOrigin { granted_by: key(by), effect, principal: key(principal), request_id })
     }
 
     /// Revokes a grant. Permissions that were given with it, or with decisions whose place it took, and that were not used

@@ -92,6 +92,42 @@ async fn the_end_of_a_grant_is_that_of_permissions_that_were_not_used() {
 }
 
 #[tokio::test]
+async fn the_log_of_a_request_has_its_whole_story_to_the_end_of_its_grant() {
+    let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let (agent, other, approver) = (tenant.agent().await, tenant.agent().await, tenant.approver().await);
+    let id = asked(&agent, &json!({"n": 1})).await;
+    decide(&approver, &id, "allow_always").await.expect(200);
+    write(&agent, &json!({"n": 1})).await.ok();
+    let path = path_of(&approver, &id).await;
+    // who may not see a grant does not learn which request it came from
+    other.delete(&path).await.expect(404);
+    agent.delete(&path).await.expect(403);
+    approver.delete(&path).await.expect(204);
+    approver.delete(&path).await.expect(404);
+    let acts = tenant.records("tool=consent.revoke", 4).await;
+    for (key, status, consent_id) in [
+        (&other, "blocked", Value::Null),
+        (&agent, "blocked", json!(id)),
+        (&approver, "success", json!(id)),
+        (&approver, "blocked", Value::Null),
+    ] {
+        let is_it = |act: &&Value| act["key_id"] == key.id && act["status"] == status;
+        let act = acts.iter().find(is_it).unwrap_or_else(|| panic!("{status}: {acts:?}"));
+        assert_eq!(act["consent_id"], consent_id, "{act}");
+    }
+    let story = tenant.platform.items(&format!("/api/v1/activity?consent_id={id}&status=success")).await;
+    let revoked = story.iter().find(|record| record["tool"] == "consent.revoke").unwrap();
+    let shown = format!("/api/v1/activity/{}", revoked["id"].as_str().unwrap());
+    let shown = tenant.platform.get(&shown).await.expect(200);
+    let arguments: Value = serde_json::from_str(shown["arguments"].as_str().unwrap()).unwrap();
+    assert_eq!((&shown["server"], &arguments["tool"]), (&json!("zoo"), &json!("writer")), "{shown}");
+    assert_eq!(format!("/api/v1{}", arguments["path"].as_str().unwrap()), path);
+    for tool in ["consent.asked", "consent.decide", "writer"] {
+        assert!(story.iter().any(|record| record["tool"] == tool), "{tool}: {story:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_end_of_a_grant_concerns_no_other() {
     let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
     let (agent, approver) = (tenant.agent().await, tenant.approver().await);
