@@ -111,10 +111,15 @@ fn make() -> Result<String, Failure> {
 }
 
 fn said(set: &Value) -> String {
-    let told = format!(
+    let mut told = format!(
         "{} is told of permission requests\nto test it: mcpproxy consent webhook test",
         output::one_line(&text(set, "url"))
     );
+    if let Some(until) = set.get("previous_until").and_then(Value::as_str) {
+        told = format!(
+            "{told}\nThe secret before signs events too until {until}; to end that, set the new one again"
+        );
+    }
     match &*text(set, "secret") {
         "" => told,
         secret => {

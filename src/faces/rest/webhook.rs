@@ -18,6 +18,8 @@ use crate::store::WebhookRow;
 struct ShownWebhook {
     url: Option<String>,
     created_at: Option<String>,
+    /// Time until which the secret before the present one signs events too; null if it does not.
+    previous_until: Option<String>,
     last_success_at: Option<String>,
     last_failure_at: Option<String>,
     last_error: Option<String>,
@@ -38,6 +40,7 @@ fn shown(row: Option<WebhookRow>) -> RestAnswer {
         failing: Some(row.is_failing()),
         url: Some(masked(&row.url).into_owned()),
         created_at: Some(show::time(row.created_at)),
+        previous_until: row.previous_until.map(show::time),
         last_success_at: row.succeeded_at.map(show::time),
         last_failure_at: row.failed_at.map(show::time),
         last_error: row.last_error,

@@ -282,7 +282,10 @@ impl Consent {
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let (id, now) = (event.id.to_string(), clock::now().timestamp());
-        let signature = secret.sign(&id, now, &body);
+        let mut signature = secret.sign(&id, now, &body);
+        if let Some(previous) = self.open_previous(tenant, &webhook, &keys) {
+            signature = format!("{signature} {}", previous.sign(&id, now, &body));
+        }
         let headers =
             [("webhook-id", id), ("webhook-timestamp", now.to_string()), ("webhook-signature", signature)];
         let post = WebhookPost { tenant: tenant.0, url: &webhook.url, headers, body: body.into() };
@@ -291,10 +294,35 @@ impl Consent {
         tried(sent.err().map(|error| error.to_string()))
     }
 
-    fn open_secret(&self, tenant: TenantId, webhook: &WebhookRow, keys: &[DataKey]) -> Option<WebhookSecret> {
-        let key = open_data_key(&self.options.keyring, tenant, keys, webhook.key_id)?;
-        let place = Place::WebhookSecret { tenant, url: &webhook.url };
-        WebhookSecret::read(&seal::open(&key, place, &webhook.sealed).ok()?)
+    /// Opens the secret of a webhook; `None` if no master key at hand opens it.
+    pub(super) fn open_secret(
+        &self,
+        tenant: TenantId,
+        webhook: &WebhookRow,
+        keys: &[DataKey],
+    ) -> Option<WebhookSecret> {
+        self.open_sealed((tenant, &webhook.url), keys, (webhook.key_id, &webhook.sealed))
+    }
+
+    /// Opens the secret that signs events too, while the receiver changes over; `None` without one, or if it does not open.
+    fn open_previous(
+        &self,
+        tenant: TenantId,
+        webhook: &WebhookRow,
+        keys: &[DataKey],
+    ) -> Option<WebhookSecret> {
+        let sealed = (webhook.previous_key_id?, webhook.previous_sealed.as_deref()?);
+        self.open_sealed((tenant, &webhook.url), keys, sealed)
+    }
+
+    fn open_sealed(
+        &self,
+        (tenant, url): (TenantId, &str),
+        keys: &[DataKey],
+        (key_id, sealed): (Uuid, &[u8]),
+    ) -> Option<WebhookSecret> {
+        let key = open_data_key(&self.options.keyring, tenant, keys, key_id)?;
+        WebhookSecret::read(&seal::open(&key, Place::WebhookSecret { tenant, url }, sealed).ok()?)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The webhook of a tenant: its receiver, set by an administrator. The secret is sealed, and never read back.
 
+use std::time::Duration;
+
 use super::deliver::OutgoingEvent;
 use super::{Consent, failed};
 use crate::domain::backoff::chance;
@@ -12,6 +14,9 @@ use crate::gateway::credentials::{data_key, random, unsealable};
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
 use crate::store::{NewWebhook, WebhookRow, WebhookTry};
+
+/// Time for which the secret before the present one signs events too, so that a receiver can change over.
+const PREVIOUS_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Request to set the webhook of a tenant.
 #[derive(Debug)]
@@ -35,7 +40,8 @@ impl Consent {
         row.map_err(|error| GatewayError::from_store(error, "webhook"))
     }
 
-    /// Sets the webhook of the caller's tenant, in place of the one before.
+    /// Sets the webhook of the caller's tenant, in place of the one before. If only the secret differs, the one before signs
+    /// events too for 24 hours; the same secret again ends that.
     ///
     /// # Errors
     /// [`GatewayError::Invalid`] for a URL that the egress guard refuses; others as [`Consent::webhook`].
@@ -53,9 +59,14 @@ impl Consent {
         }
         self.upstreams.check_url(&url).map_err(|error| GatewayError::invalid("url", error.detail))?;
         let (key_id, key) = data_key(&self.store, &self.options.keyring, tenant).await?;
+        let before = self.store.webhook_parts(tenant, None).await;
+        let before = before.map_err(|error| GatewayError::from_store(error, "webhook"))?;
+        let before = before.and_then(|parts| self.open_secret(tenant, &parts.webhook, &parts.keys));
+        let is_another = before.is_some_and(|before| before.expose() != secret.expose());
         let place = Place::WebhookSecret { tenant, url: &url };
         let sealed = seal::seal(&key, random()?, place, secret.expose()).map_err(unsealable)?;
-        let new = NewWebhook { url, key_id, sealed };
+        let previous_s = is_another.then_some(PREVIOUS_LIFE.as_secs_f64());
+        let new = NewWebhook { url, key_id, sealed, previous_s };
         let stored = self.store.put_webhook(tenant, &new).await;
         stored.map_err(|error| GatewayError::from_store(error, "tenant"))?;
         self.deliveries.wake();

@@ -10,10 +10,13 @@ use crate::store::secrets::{self, DataKey};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::{Store, StoreError, revisions};
 
-/// Columns of a webhook, with the number of its events that wait.
+/// Columns of a webhook, with the number of its events that wait. Of a previous secret whose time is over there is nothing.
 macro_rules! webhook_columns {
     () => {
         "url, key_id, sealed, created_at, succeeded_at, failed_at, last_error,
+         case when previous_until > now() then previous_key_id end as previous_key_id,
+         case when previous_until > now() then previous_sealed end as previous_sealed,
+         case when previous_until > now() then previous_until end as previous_until,
          (select count(*) from webhook_events e where e.tenant_id = w.tenant_id) as waiting"
     };
 }
@@ -27,6 +30,12 @@ pub struct WebhookRow {
     pub key_id: Uuid,
     /// Envelope of the secret.
     pub sealed: Vec<u8>,
+    /// Id of the data key that seals the previous secret; `None` if that signs nothing any more.
+    pub previous_key_id: Option<Uuid>,
+    /// Envelope of the previous secret; `None` if that signs nothing any more.
+    pub previous_sealed: Option<Vec<u8>>,
+    /// Time until which the previous secret signs events too; `None` if there is none.
+    pub previous_until: Option<DateTime<Utc>>,
     /// Time at which it was set.
     pub created_at: DateTime<Utc>,
     /// Time of a recent delivery, a few seconds before the last one at most; `None` before the first.
@@ -55,6 +64,8 @@ pub struct NewWebhook {
     pub key_id: Uuid,
     /// Envelope of the secret.
     pub sealed: Vec<u8>,
+    /// Time for which the present secret of the same URL goes on signing, in seconds; `None` if it ends at once.
+    pub previous_s: Option<f64>,
 }
 
 /// Parts of which an event is made, as of one moment.
@@ -97,14 +108,18 @@ impl Store {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         revisions::hold(&mut tx, tenant).await?;
         sqlx::query(
-            "insert into consent_webhooks (tenant_id, url, key_id, sealed) values ($1, $2, $3, $4)
+            "insert into consent_webhooks as w (tenant_id, url, key_id, sealed) values ($1, $2, $3, $4)
              on conflict (tenant_id) do update set url = excluded.url, key_id = excluded.key_id,
-                 sealed = excluded.sealed, created_at = now(), succeeded_at = null, failed_at = null, last_error = null",
+                 sealed = excluded.sealed, created_at = now(), succeeded_at = null, failed_at = null, last_error = null,
+                 previous_key_id = case when w.url = excluded.url and $5::float8 is not null then w.key_id end,
+                 previous_sealed = case when w.url = excluded.url and $5 is not null then w.sealed end,
+                 previous_until = case when w.url = excluded.url then now() + make_interval(secs => $5) end",
         )
         .bind(tenant.0)
         .bind(&new.url)
         .bind(new.key_id)
         .bind(&new.sealed)
+        .bind(new.previous_s)
         .execute(&mut *tx)
         .await?;
         sqlx::query(

@@ -27,6 +27,7 @@ mod tutorial;
 mod watched;
 mod webhook;
 mod webhook_bounds;
+mod webhook_rotated;
 mod who;
 
 use serde_json::{Value, json};

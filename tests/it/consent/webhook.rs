@@ -20,14 +20,14 @@ use crate::support::{eventually, settle, upstream};
 const SOON: Duration = Duration::from_secs(5);
 /// After this a replica that holds an event is taken for dead.
 const HELD: Duration = Duration::from_secs(25);
-const HOOK: &str = "/api/v1/consent/webhook";
+pub(super) const HOOK: &str = "/api/v1/consent/webhook";
 
 /// A secret of these bytes.
 fn secret(of: u8) -> String {
     format!("whsec_{}", STANDARD.encode([of; 32]))
 }
 
-async fn put(api: &Api, url: &str, of: u8) -> Value {
+pub(super) async fn put(api: &Api, url: &str, of: u8) -> Value {
     let body = json!({"url": url, "secret": secret(of)});
     api.ask(Method::PUT, HOOK, Some(&body)).await.expect(200)
 }
@@ -35,12 +35,22 @@ async fn put(api: &Api, url: &str, of: u8) -> Value {
 /// Verifies an event as its receiver does, with the secret of these bytes alone.
 #[track_caller]
 fn verify(event: &Delivered, of: u8) {
+    verify_all(event, &[&[of; 32]]);
+}
+
+/// Verifies an event that is signed with these secrets, in this order, and with no other.
+#[track_caller]
+pub(super) fn verify_all(event: &Delivered, secrets: &[&[u8]]) {
     let signed = [event.header("webhook-id"), ".", event.header("webhook-timestamp"), "."].concat();
     let signed = [signed.as_bytes(), &event.body].concat();
-    let signature = event.header("webhook-signature").strip_prefix("v1,").unwrap();
-    let signature = STANDARD.decode(signature).unwrap();
-    hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &[of; 32]), &signed, &signature).unwrap();
-    assert!(hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &[of + 1; 32]), &signed, &signature).is_err());
+    let signatures: Vec<&str> = event.header("webhook-signature").split(' ').collect();
+    assert_eq!(signatures.len(), secrets.len(), "{signatures:?}");
+    for (signature, secret) in signatures.into_iter().zip(secrets) {
+        let signature = STANDARD.decode(signature.strip_prefix("v1,").unwrap()).unwrap();
+        hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, secret), &signed, &signature).unwrap();
+        let other: Vec<u8> = secret.iter().map(|byte| byte ^ 1).collect();
+        assert!(hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &other), &signed, &signature).is_err());
+    }
     let sent: i64 = event.header("webhook-timestamp").parse().unwrap();
     assert!((chrono::Utc::now().timestamp() - sent).abs() < 60);
     assert_eq!(event.json()["id"], event.header("webhook-id"));
@@ -291,12 +301,17 @@ async fn an_administrator_sets_it_on_the_command_line() {
     assert!(set["secret"].as_str().unwrap().starts_with("whsec_"), "{set}");
     let given = ["consent", "webhook", "set", &receiver.url, "--secret", "-"];
     let said = cli_reading(&admin, &given, &format!("{}\n", secret(7))).await.ok().out;
-    let told =
-        format!("{} is told of permission requests\nto test it: mcpproxy consent webhook test", receiver.url);
+    let until = tenant.platform.get(HOOK).await.expect(200)["previous_until"].as_str().unwrap().to_owned();
+    let told = format!(
+        "{} is told of permission requests\nto test it: mcpproxy consent webhook test\n\
+         The secret before signs events too until {until}; to end that, set the new one again",
+        receiver.url
+    );
     assert_eq!(said.trim(), told);
     cli(&admin, &["consent", "webhook", "test"]).await.ok();
     let [event] = &receiver.expect(1, SOON).await[..] else { panic!("more than one") };
-    verify(event, 7);
+    let made = STANDARD.decode(set["secret"].as_str().unwrap().strip_prefix("whsec_").unwrap()).unwrap();
+    verify_all(event, &[&[7; 32], &made]);
     assert_eq!((event.kind(), &event.json()["data"]), ("consent.test".to_owned(), &Value::Null));
     let good = cli(&admin, &["doctor"]).await.ok().out;
     assert!(good.contains("ok    webhook  http://127.0.0.1"), "{good}");
