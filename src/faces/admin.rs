@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
+use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinError;
@@ -113,7 +114,7 @@ pub async fn serve(
         trusted_proxies: Vec::new(),
     };
     let doors = Doors { connections: Connections::new(rules), header_read_timeout: HEADER_READ_TIMEOUT };
-    serve_connections(listener, router, doors, (stop, DRAIN_MAX)).await;
+    serve_connections(listener, TowerToHyperService::new(router), doors, (stop, DRAIN_MAX)).await;
 }
 
 async fn metrics(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response {

@@ -1,29 +1,59 @@
 //! The main listener: its routes, and the gate that checks host, origin and key before routing.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::auth::{HeaderFault, Presented, single};
 use super::client::ClientAddress;
 use super::listener::{Doors, Peer, serve_connections};
+use super::mcp::{self, Endpoint};
 use super::request::{self, RequestId};
-use super::{Faces, acp, auth, landing, mcp, rest, wire};
-use crate::gateway::{AuthError, Readiness};
+use super::{Faces, acp, auth, landing, rest, wire};
+use crate::gateway::{AuthError, Caller, Readiness};
 
-/// Creates the router of the main listener.
-pub fn router(faces: Arc<Faces>) -> Router {
+/// Service of the main listener. Requests over MCP go to their handler in one future; the layers and boxes of a router would
+/// copy it several times for each request. All other requests go through the router.
+#[derive(Clone)]
+struct MainService {
+    faces: Arc<Faces>,
+    others: TowerToHyperService<Router>,
+}
+
+impl Service<http::Request<Incoming>> for MainService {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn call(&self, request: http::Request<Incoming>) -> Self::Future {
+        let Some(endpoint) = Endpoint::at(request.uri().path()) else {
+            return Box::pin(self.others.call(request));
+        };
+        let faces = Arc::clone(&self.faces);
+        Box::pin(async move {
+            let run = |request, admitted| mcp::handle(&faces, endpoint, request, admitted);
+            Ok(gated(&faces, request.map(Body::new), run).await)
+        })
+    }
+}
+
+/// Creates the router of what is not MCP.
+fn router(faces: Arc<Faces>) -> Router {
     Router::new()
-        .route("/mcp", any(mcp::handle))
-        .route("/mcp/direct", any(mcp::handle_direct))
         .route("/acp", any(acp::handle))
         .nest("/api/v1", rest::router())
         .fallback(|request: Request| async move { wire::error::not_found(request::id(&request)) })
@@ -48,9 +78,36 @@ async fn readyz(State(faces): State<Arc<Faces>>) -> Response {
     (status, text).into_response()
 }
 
-/// Admits or refuses a request. While the replica shuts down, every response asks the client to close its connection.
+/// Admits or refuses a request of the router, whose handlers find what the gate found out among its extensions.
 async fn gate(State(faces): State<Arc<Faces>>, request: Request, next: Next) -> Response {
-    let response = let_in(&faces, request, next).await;
+    let run = |mut request: Request, Admitted { caller, id, address }: Admitted| {
+        request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(id);
+        if let Some(address) = address {
+            request.extensions_mut().insert(address);
+        }
+        next.run(request)
+    };
+    gated(&faces, request, run).await
+}
+
+/// What the gate found out about a request that it admits.
+pub struct Admitted {
+    /// Holder of the request's API key.
+    pub caller: Arc<Caller>,
+    /// Id of the request.
+    pub id: RequestId,
+    /// Address of the client; `None` without a connection.
+    pub address: Option<ClientAddress>,
+}
+
+/// Admits or refuses a request. While the replica shuts down, every response asks the client to close its connection.
+async fn gated<F: Future<Output = Response>>(
+    faces: &Faces,
+    request: Request,
+    run: impl FnOnce(Request, Admitted) -> F,
+) -> Response {
+    let response = let_in(faces, request, run).await;
     // the client's next request should reach another replica
     if faces.gateway.life.is_leaving() { closing(response) } else { response }
 }
@@ -61,8 +118,12 @@ fn closing(mut response: Response) -> Response {
     response
 }
 
-/// Checks host, origin and key, then runs the route with the caller as an extension.
-async fn let_in(faces: &Faces, mut request: Request, next: Next) -> Response {
+/// Checks host, origin and key, then runs the request.
+async fn let_in<F: Future<Output = Response>>(
+    faces: &Faces,
+    request: Request,
+    run: impl FnOnce(Request, Admitted) -> F,
+) -> Response {
     let id = request::usable_id(request.headers()).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
     let headers = request.headers();
     let (host, presented) = match host(&request).and_then(|host| Ok((host, Presented::read(headers)?))) {
@@ -89,18 +150,15 @@ async fn let_in(faces: &Faces, mut request: Request, next: Next) -> Response {
         // the key is valid, or nobody can tell now
         Err(AuthError::NoSuchTenant | AuthError::Unavailable) => true,
     });
-    match called {
-        Ok(caller) if has_room => request.extensions_mut().insert(caller),
+    let caller = match called {
+        Ok(caller) if has_room => caller,
         Ok(_) => return closing(auth::crowded(&id)),
         Err(error) if has_room => return auth::refuse(error, &id),
         Err(error) => return closing(auth::refuse(error, &id)),
     };
-    request.extensions_mut().insert(RequestId(id.clone()));
-    if let Some(address) = address {
-        request.extensions_mut().insert(address);
-    }
-    let mut response = next.run(request).await;
-    if let Ok(value) = HeaderValue::from_str(&id) {
+    let header = HeaderValue::from_str(&id).ok();
+    let mut response = run(request, Admitted { caller, id: RequestId(id), address }).await;
+    if let Some(value) = header {
         response.headers_mut().insert(request::ID, value);
     }
     response
@@ -161,7 +219,8 @@ pub async fn serve(
 ) -> Instant {
     let connections = Arc::clone(&faces.connections);
     let doors = Doors { connections, header_read_timeout: faces.options.header_read_timeout };
-    serve_connections(listener, router(faces), doors, (stop, drain)).await
+    let others = TowerToHyperService::new(router(Arc::clone(&faces)));
+    serve_connections(listener, MainService { faces, others }, doors, (stop, drain)).await
 }
 
 #[cfg(test)]

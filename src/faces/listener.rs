@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -15,7 +14,6 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -52,13 +50,16 @@ pub(super) struct Doors {
 }
 
 /// Serves clients until `stop`, then waits for their last requests, at most for `drain`. Returns the end of `drain`.
-pub(super) async fn serve_connections(
+pub(super) async fn serve_connections<S>(
     listener: TcpListener,
-    router: Router,
+    service: S,
     doors: Doors,
     (stop, drain): (CancellationToken, Duration),
-) -> Instant {
-    let service = TowerToHyperService::new(router);
+) -> Instant
+where
+    S: Service<hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>,
+    S: Clone + Send + 'static,
+{
     let serving = TaskTracker::new();
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(doors.header_read_timeout).max_buf_size(HEAD_BYTES_MAX);

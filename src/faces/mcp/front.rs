@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::Extension;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
 use http::request::Parts;
@@ -27,39 +26,31 @@ use crate::domain::json::{self, Member};
 use crate::domain::measure::{Between, Transport, known_version};
 use crate::domain::offer::OfferKind;
 use crate::domain::tenant::Action;
+use crate::faces::Faces;
+use crate::faces::http::Admitted;
 use crate::faces::listener::Peer;
 use crate::faces::request::RequestId;
 use crate::faces::sse::TooManyStreams;
 use crate::faces::wire::error::{json_response, not_found, render};
-use crate::faces::{Faces, client};
-use crate::gateway::{Caller, Client, QuestionReply, REPLY_BYTES_MAX, within_span};
+use crate::gateway::{Client, QuestionReply, REPLY_BYTES_MAX, within_span};
 
-/// Handles requests to `/mcp`.
+/// Handles a request to `/mcp` or `/mcp/direct`. A caller without the second gets 404.
 pub async fn handle(
-    State(faces): State<Arc<Faces>>,
-    Extension(caller): Extension<Arc<Caller>>,
-    Extension(request_id): Extension<RequestId>,
+    faces: &Arc<Faces>,
+    endpoint: Endpoint,
     request: Request,
+    Admitted { caller, id, address }: Admitted,
 ) -> Response {
-    let (endpoint, address) = (Endpoint::Search, client::ClientAddress::in_extensions(request.extensions()));
-    let entry = McpEntry { faces: &faces, caller: &caller, endpoint, names: None, address };
-    enter(entry, &request_id, request).await
-}
-
-/// Handles requests to `/mcp/direct`. A caller without this endpoint gets 404.
-pub async fn handle_direct(
-    State(faces): State<Arc<Faces>>,
-    Extension(caller): Extension<Arc<Caller>>,
-    Extension(request_id): Extension<RequestId>,
-    request: Request,
-) -> Response {
-    if !faces.has_direct(&caller) {
-        return not_found(Some(&request_id.0));
+    let address = address.map(|address| address.0);
+    let entry = McpEntry { faces, caller: &caller, endpoint, names: None, address };
+    if endpoint == Endpoint::Search {
+        return enter(entry, &id, request).await;
     }
-    let (endpoint, address) = (Endpoint::Direct, client::ClientAddress::in_extensions(request.extensions()));
-    let entry = McpEntry { faces: &faces, caller: &caller, endpoint, names: None, address };
+    if !faces.has_direct(&caller) {
+        return not_found(Some(&id.0));
+    }
     match direct::names(request.uri().query()) {
-        Ok(names) => enter(McpEntry { names, ..entry }, &request_id, request).await,
+        Ok(names) => enter(McpEntry { names, ..entry }, &id, request).await,
         Err(error) => {
             entry.record_unread(request, error.name(), error.message()).await;
             error.response(None)

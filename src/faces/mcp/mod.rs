@@ -27,7 +27,7 @@ mod told;
 mod tools;
 mod wishes;
 
-pub use front::{handle, handle_direct};
+pub use front::handle;
 pub use session::Sessions;
 
 use crate::domain::activity::{RecordKind, Source};
@@ -69,6 +69,15 @@ text_enum! {
 }
 
 impl Endpoint {
+    /// Returns the endpoint at a path; `None` if another face has it.
+    pub fn at(path: &str) -> Option<Endpoint> {
+        match path {
+            "/mcp" => Some(Endpoint::Search),
+            "/mcp/direct" => Some(Endpoint::Direct),
+            _ => None,
+        }
+    }
+
     /// Returns the source in activity records.
     fn source(self) -> Source {
         match self {

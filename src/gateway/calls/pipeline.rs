@@ -115,7 +115,11 @@ impl Calls {
                 None => calls.run_whole(attempt, request, cancelled.cancelled_owned(), under_way).await,
             }
         };
-        let work = Outlive::new(&self.life.tasks, trace::within(span, run));
+        // a scope moves the future once more
+        let work = match span {
+            None => Outlive::new(&self.life.tasks, run),
+            span => Outlive::new(&self.life.tasks, trace::within(span, run)),
+        };
         if cancel_by == CancelBy::Disconnect { work.telling(cancel) } else { work }
     }
 

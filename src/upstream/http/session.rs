@@ -131,9 +131,14 @@ impl UpstreamSessions {
 
     /// Returns the session, opened if there is none. Callers that come meanwhile wait and share the outcome.
     pub(in crate::upstream) async fn get(&self) -> Result<Arc<UpstreamSession>, UpstreamError> {
-        if let Some(session) = self.current() {
-            return Ok(session);
+        match self.current() {
+            Some(session) => Ok(session),
+            // boxed: large and rare, it must not be part of every call's future
+            None => Box::pin(self.get_opened()).await,
         }
+    }
+
+    async fn get_opened(&self) -> Result<Arc<UpstreamSession>, UpstreamError> {
         let asked = Instant::now();
         let mut last_failure = self.opening.lock().await;
         if let Some(session) = self.current() {

@@ -31,7 +31,8 @@ impl Calls {
         permit: Option<Permit>,
     ) -> Result<Option<UsedPermit>, Refusal> {
         let (Some(permit), Checked::Tool(call)) = (permit, checked) else { return Ok(None) };
-        self.consent.consume(attempt, permit, &call.as_consent()).await
+        // boxed: rare, it must not be part of every call's future
+        Box::pin(self.consent.consume(attempt, permit, &call.as_consent())).await
     }
 
     /// Notes the outcome of a call that used a permission up, or keeps the permission for the next round.
@@ -45,7 +46,7 @@ impl Calls {
         let Some(used) = used else { return };
         match concluded {
             // before the caller can come back
-            Ok(CallOutcome::InputRequired { .. }) => self.consent.keep(attempt, used, record).await,
+            Ok(CallOutcome::InputRequired { .. }) => Box::pin(self.consent.keep(attempt, used, record)).await,
             _ => self.consent.finish(attempt, used, state_of(concluded, was_sent)),
         }
     }

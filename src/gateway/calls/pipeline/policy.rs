@@ -159,7 +159,8 @@ impl Calls {
             let refusal = denied(&call.tool.canonical, decision, caller);
             return Err(match verdict.remembered.filter(|_| decision.layer == PolicyLayer::Remembered) {
                 Some(id) => {
-                    let words = self.consent.words_about(caller.tenant_id(), id).await;
+                    // boxed, as all that follows: it is rare, and must not be part of every call's future
+                    let words = Box::pin(self.consent.words_about(caller.tenant_id(), id)).await;
                     refusal.about_consent(id).quoting(words)
                 }
                 None => refusal,
@@ -177,12 +178,13 @@ impl Calls {
                 let terms = decision.ask.unwrap_or_else(AskTerms::strictest);
                 let is_closed = match (asked, &opened.answer) {
                     (Some(RoundConsent::Asked(id)), Some(answer)) if may_answer_in_band(&terms) => {
-                        self.consent.answer(attempt, id, answer).await?
+                        Box::pin(self.consent.answer(attempt, id, answer)).await?
                     }
                     _ => false,
                 };
                 let has_forms = opened.has_forms(caller);
-                let mut step = self.ask_person(attempt, call, facts, (&verdict, terms, has_forms)).await;
+                let asked = self.ask_person(attempt, call, facts, (&verdict, terms, has_forms));
+                let mut step = Box::pin(asked).await;
                 if let Ok(PolicyStep::Ask(ask)) = &mut step {
                     // a client that closes every form by itself would be asked without end
                     ask.is_in_band &= !is_closed;
@@ -191,7 +193,7 @@ impl Calls {
             }
             // in observe also a call that other rules would ask about or deny
             (ruling, _) if decision.is_by_grant && ruling != Ruling::Denied => {
-                let permit = self.consent.permit_under_grant(attempt, &call.as_consent()).await?;
+                let permit = Box::pin(self.consent.permit_under_grant(attempt, &call.as_consent())).await?;
                 Ok(PolicyStep::Done(permit))
             }
             (
