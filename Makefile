@@ -1,6 +1,6 @@
 # What people run. `make demo` sets everything up and shows the gateway at work; `make test` runs the tests.
 # Each target installs what it needs as root on Debian, and names it elsewhere (deploy/needs.sh).
-.PHONY: help install demo test bare-test upgrade-test agents-test check check-chart check-compose check-image check-release check-supply fuzz sbom cluster-test image bench tools
+.PHONY: help install demo test bare-test upgrade-test agents-test check check-budget check-chart check-compose check-image check-release check-supply fuzz sbom cluster-test image bench tools
 
 SHELL := bash
 
@@ -85,6 +85,11 @@ bench:
 	deploy/needs.sh rust c postgres
 	cargo test --release --lib -- domain::schema::tests::bounds domain::web_page::reading::tests::corpus
 	tests/bench/run.sh
+
+# instructions and allocations of calls, against tests/bench/budget.json; x86_64
+check-budget:
+	deploy/needs.sh rust c postgres valgrind
+	tests/bench/run.sh budget
 
 # compose.yaml and what it mounts
 check-compose:

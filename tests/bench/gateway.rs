@@ -40,8 +40,21 @@ impl Gateway {
     /// # Errors
     /// If it does not, with the end of its log.
     pub fn start(settings: &[(&str, String)]) -> Result<Gateway> {
+        Gateway::start_under(&[], settings)
+    }
+
+    /// The same, run by a program with these arguments; by none if there are none.
+    fn start_under(runner: &[String], settings: &[(&str, String)]) -> Result<Gateway> {
         let started = Instant::now();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mcpproxy"));
+        let program = env!("CARGO_BIN_EXE_mcpproxy");
+        let mut command = match runner.split_first() {
+            Some((runner, arguments)) => {
+                let mut command = Command::new(runner);
+                command.args(arguments).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
         command.arg("serve").env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         // settings of whoever runs the benchmark reach the gateway: to see what a bound costs
         let ours = |name: &str| ["PATH", "HOME"].contains(&name) || name.starts_with("MCPPROXY__");
@@ -90,14 +103,23 @@ impl Gateway {
         data_dir: &Path,
         settings: &[(&str, String)],
     ) -> Result<Gateway> {
-        let mut all = vec![
-            ("MCPPROXY__DATABASE__URL", database_url.to_owned()),
-            ("MCPPROXY__AUTH__BOOTSTRAP_KEY", secret(data_dir, "bootstrap_key")?),
-            ("MCPPROXY__SESSIONS__KEY", secret(data_dir, "sessions_key")?),
-            ("MCPPROXY__SECRETS__MASTER_KEY", secret(data_dir, "master_key")?),
-        ];
+        let mut all = replica(database_url, data_dir)?;
         all.extend_from_slice(settings);
         Gateway::start(&all)
+    }
+
+    /// As [`Gateway::start_on`], run by a program with these arguments and this variable.
+    ///
+    /// # Errors
+    /// As [`Gateway::start_on`].
+    pub fn start_replica_under(
+        (runner, (name, value)): (&[String], (&'static str, &str)),
+        database_url: &str,
+        data_dir: &Path,
+    ) -> Result<Gateway> {
+        let mut settings = replica(database_url, data_dir)?;
+        settings.push((name, value.to_owned()));
+        Gateway::start_under(runner, &settings)
     }
 
     /// Its process id.
@@ -130,6 +152,16 @@ impl Gateway {
             }
         }
     }
+}
+
+/// The settings of another replica on the database of a private one.
+fn replica(database_url: &str, data_dir: &Path) -> Result<Vec<(&'static str, String)>> {
+    Ok(vec![
+        ("MCPPROXY__DATABASE__URL", database_url.to_owned()),
+        ("MCPPROXY__AUTH__BOOTSTRAP_KEY", secret(data_dir, "bootstrap_key")?),
+        ("MCPPROXY__SESSIONS__KEY", secret(data_dir, "sessions_key")?),
+        ("MCPPROXY__SECRETS__MASTER_KEY", secret(data_dir, "master_key")?),
+    ])
 }
 
 /// A secret that the gateway made for itself.

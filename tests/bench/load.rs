@@ -35,12 +35,24 @@ pub enum Era {
     Modern,
 }
 
+impl Era {
+    /// The revision of the protocol that its clients speak.
+    pub const fn revision(self) -> &'static str {
+        match self {
+            Era::Handshake => "2025-11-25",
+            Era::Modern => MODERN,
+        }
+    }
+}
+
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// A tool that only reads says back a short text.
     Read,
-    /// The same with [`BIG_BYTES`] more.
+    /// The same on `/mcp/direct`.
+    ReadDirect,
+    /// The first with [`BIG_BYTES`] more.
     ReadBig,
     /// A tool that writes says back a short text.
     Write,
@@ -299,13 +311,23 @@ impl Client {
         let call = |own: &'static str, variant: &'static str| {
             let (name, arguments) = match self.through_gateway {
                 false => (own, format!(r#"{{"text":"{text}"}}"#)),
-                true => (variant, format!(r#"{{"name":"up:{own}","args":{{"text":"{text}"}}}}"#)),
+                true => {
+                    let kind = variant.trim_start_matches("call_tool_");
+                    let intent = format!(r#""intent":{{"operation_type":"{kind}"}}"#);
+                    let args = format!(r#""args_json":"{{\"text\":\"{text}\"}}""#);
+                    (variant, format!(r#"{{"name":"up:{own}",{args},{intent}}}"#))
+                }
             };
             let params = format!(r#""name":"{name}","arguments":{arguments}"#);
             Question { method: "tools/call", name: Some(name), params, expected: vec![text.clone()] }
         };
         match self.work {
             Work::Read => call("echo", "call_tool_read"),
+            Work::ReadDirect => {
+                let name = if self.through_gateway { "up:echo" } else { "echo" };
+                let params = format!(r#""name":"{name}","arguments":{{"text":"{text}"}}"#);
+                Question { method: "tools/call", name: Some(name), params, expected: vec![text] }
+            }
             Work::ReadBig => call("big", "call_tool_read"),
             Work::Write => call("put", "call_tool_write"),
             Work::List => {
@@ -333,7 +355,7 @@ impl Client {
     /// Where it posts to.
     fn path(&self) -> &'static str {
         match (self.work, self.through_gateway) {
-            (Work::ListDirect, true) => "/mcp/direct",
+            (Work::ListDirect | Work::ReadDirect, true) => "/mcp/direct",
             (Work::ListDirect, false) => "/catalogue",
             _ => "/mcp",
         }

@@ -3,13 +3,14 @@
 //!
 //! Everything stays on the loopback. Every answer is checked, a wrong one ends the run. With words as arguments
 //! only the rows whose name contains one of them are run; `soak` is the long run that looks at memory, `log` the one that
-//! reads millions of activity records, `telemetry` the one that compares gateways with and without traces, `permissions` the
-//! one that compares tenants with and without rules and pending requests.
+//! reads millions of activity records, `telemetry` the one that compares gateways with and without traces, `budget` the one
+//! that counts instructions and allocations, `permissions` the one that compares tenants with and without rules and pending requests.
 
 mod agentgateway;
 mod attackers;
 mod attacks;
 mod beside;
+mod budget;
 mod compare;
 mod cpu;
 mod gateway;
@@ -145,6 +146,11 @@ async fn run(filter: &[String]) -> Result<()> {
         let postgres = Postgres::find(&data_dir)?;
         let tables = telemetry::run(&postgres.url, &data_dir, &keys.calls).await?;
         return Ok(write!(std::io::stdout(), "{tables}")?);
+    }
+    if asks_for(filter, budget::WORD) {
+        let postgres = Postgres::find(&data_dir)?;
+        let table = budget::run(&postgres.url, &data_dir, [&keys.calls, &keys.catalogue]).await?;
+        return Ok(write!(std::io::stdout(), "{table}")?);
     }
     if asks_for(filter, permissions::WORD) {
         let api = Api::new(&http, &gateway, &data_dir)?;

@@ -5,6 +5,8 @@
 # `tests/bench/run.sh log` reads an activity log of 5 million records (ten minutes, 7 GB of disk).
 # `tests/bench/run.sh telemetry` compares gateways that trace nothing, a tenth and everything (one minute).
 # `tests/bench/run.sh permissions` compares tenants with and without rules and pending requests (six minutes).
+# `tests/bench/run.sh budget` counts instructions and allocations of calls with Valgrind, against tests/bench/budget.json (three
+# minutes); BUDGET_DIR=DIR keeps callgrind's files.
 # Words choose rows by a part of their name: tests/bench/run.sh write
 # `tests/bench/run.sh attacks` has every attack run beside another tenant's calls (four minutes); ATTACK='unknown keys'
 # chooses among them by a part of their names.
@@ -12,4 +14,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # the same profile as `cargo build --release`, for the program as well
+# the count of allocations needs the names of functions
+[[ " $* " != *" budget "* ]] || export CARGO_PROFILE_BENCH_STRIP=none CARGO_PROFILE_BENCH_DEBUG="${CARGO_PROFILE_BENCH_DEBUG:-0}"
 exec cargo bench --locked --bench gateway -- "$@"
