@@ -14,6 +14,7 @@ pub mod fill;
 pub mod form;
 pub mod gates;
 pub mod inspect;
+pub mod needs;
 pub mod plan;
 pub mod reading;
 pub mod report;

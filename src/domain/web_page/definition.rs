@@ -102,6 +102,7 @@ pub fn form_facts(page: &PageReading, tool: &FormTool, kind: PageToolKind) -> Pa
         fingerprint: tool.fingerprint.clone(),
         categories: tool.categories.iter().map(|category| category.as_str().to_owned()).collect(),
         fields,
+        needs: tool.needs.clone(),
         also_sends,
         button,
         buttons: tool.buttons.clone(),

@@ -147,6 +147,9 @@ pub struct PageFacts {
     /// Fields that parameters set.
     #[serde(default)]
     pub fields: Vec<PageField>,
+    /// Names of fields that take a secret and have none in the server's settings. A call that would send the form is refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<String>,
     /// Fields that are sent besides.
     #[serde(default)]
     pub also_sends: Vec<AlsoSent>,
@@ -195,6 +198,7 @@ impl PageFacts {
             fingerprint: String::new(),
             categories: Vec::new(),
             fields: Vec::new(),
+            needs: Vec::new(),
             also_sends: Vec::new(),
             button: None,
             buttons: Vec::new(),

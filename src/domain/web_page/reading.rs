@@ -151,10 +151,9 @@ impl FormReader<'_> {
         }
         let (name, site_says) = self.words(described.authored.as_ref(), &mut checked);
         let score = checked.score();
-        let secrets: Vec<String> =
-            fields.iter().filter(|field| field.is_secret).map(|field| field.name.clone()).collect();
-        let has_secret = |name: &&String| self.rules.field_secrets.contains(name);
-        let secrets_set: Vec<String> = secrets.iter().filter(has_secret).cloned().collect();
+        let secrets = fields.iter().filter(|field| field.is_secret).map(|field| &field.name);
+        let (secrets_set, needs): (Vec<&String>, Vec<&String>) =
+            secrets.clone().partition(|name| self.rules.field_secrets.contains(name));
         let is_read_only = method == FormMethod::Get
             && FormTool::is_lookup(&functions)
             && categories.is_empty()
@@ -172,7 +171,6 @@ impl FormReader<'_> {
             .find_map(|name| self.dom.attribute(self.form.node, name))
             .filter(|_| self.policy.shows_text)
             .and_then(|text| checked.quotable(text, "instruction", None));
-        let secrets = secrets.iter().map(|name| shown_name(name)).collect();
         Ok(FormTool {
             name,
             source: described.source,
@@ -185,8 +183,9 @@ impl FormReader<'_> {
             instruction,
             site_says: site_says.filter(|_| score >= PageScore::QUOTED_MIN),
             submitters: tool::submitters(self.form),
-            secrets,
-            secrets_set,
+            secrets: secrets.map(|name| shown_name(name)).collect(),
+            secrets_set: secrets_set.into_iter().cloned().collect(),
+            needs: needs.into_iter().map(|name| shown_name(name)).collect(),
             also_sends,
             buttons: of_page.buttons(),
             values: of_page.values(),

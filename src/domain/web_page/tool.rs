@@ -94,6 +94,8 @@ pub struct FormTool {
     pub secrets: Vec<String>,
     /// Names of the controls among `secrets` for which the server has a secret.
     pub secrets_set: Vec<String>,
+    /// Names among `secrets` for which the server has none.
+    pub needs: Vec<String>,
     /// Fields that are sent besides the parameters.
     pub also_sends: Vec<AlsoSent>,
     /// Buttons with what each of them sends, in the order of `submitters`; one without a name for a form without buttons.

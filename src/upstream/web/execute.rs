@@ -116,9 +116,6 @@ fn fill(
     if form_facts(reading, tool, facts.kind) != *facts {
         return Err(changed("it has other fields or values, or another target"));
     }
-    if let Some(missing) = missing_secrets(tool) {
-        return Ok(Filling::Refused(missing));
-    }
     let form = reading.forms.forms.get(tool.form).ok_or_else(|| changed("it is not there"))?;
     let given = Given::read(server, (tool, facts), arguments)?;
     let submitter = given.submitter.and_then(|at| form.controls.get(at));
@@ -181,19 +178,6 @@ fn fill(
         has_password: form.controls.iter().any(is_password),
     };
     Ok(Filling::Ready(Box::new(FilledForm { request, steps, about })))
-}
-
-/// Returns an error for each field that takes a secret and has none; `None` where none is missing.
-fn missing_secrets(tool: &FormTool) -> Option<Vec<FieldError>> {
-    let missing = tool.secrets.iter().filter(|name| !tool.secrets_set.contains(name));
-    let error = |name: &String| {
-        FieldError {
-        field: Some(name.clone()),
-        message: "The field takes a secret, which no call may supply. An admin can set it in 'field_secrets' of the server."
-            .to_owned(),
-    }
-    };
-    (tool.secrets.len() > tool.secrets_set.len()).then(|| missing.map(error).collect())
 }
 
 /// Returns the error of a field whose secret would be in the URL.

@@ -116,15 +116,17 @@ async fn a_login_takes_its_password_from_the_settings_or_not_at_all() {
     // no agent supplies one
     let with_password = json!({"user": "ann", "pw": "hunter2"});
     Mcp::bare(&agent).run("destructive", "shop:login", &with_password).await.refused("invalid_arguments");
+    // without one nobody is asked, and no site either
     let args = json!({"user": "ann"});
-    let (request, outcome) = allowed(&tenant, &agent, "shop:login", &args).await;
-    assert!(!request["options"].as_array().unwrap().contains(&json!("allow_always")), "{request}");
-    let result = outcome.result();
-    let shown = &result["structuredContent"];
-    assert_eq!((&shown["class"], &shown["status"]), (&json!("validation_error"), &Value::Null), "{result}");
-    assert_eq!(shown["errors"][0]["field"], "pw");
-    assert!(shown["errors"][0]["message"].as_str().unwrap().contains("field_secrets"), "{result}");
-    assert_eq!(site.count("POST"), 0);
+    let refused = Mcp::bare(&agent).run("destructive", "shop:login", &args).await.refused("policy_denied");
+    let says = refused["message"].as_str().unwrap();
+    assert!(says.contains("'pw'"), "{says}");
+    assert!(says.ends_with("mcpproxy upstream update shop --field-secret 'pw=-'"), "{says}");
+    assert_eq!((tenant.platform.items("/api/v1/consent").await.len(), site.lines()), (0, vec![]));
+    let record = tenant.records("type=tool_call&decision=denied", 1).await.remove(0);
+    assert_eq!((&record["status"], &record["decision"]), (&json!("blocked"), &json!("denied")), "{record}");
+    let found = Mcp::bare(&agent).search(&json!({"query": "login", "include_site_tools": true})).await;
+    assert!(found.to_string().contains("shop:login"), "it is still listed: {found}");
 
     let secret = json!({"field_secrets": {"pw": "correct horse"}});
     let admin = tenant.admin().await;
@@ -132,7 +134,8 @@ async fn a_login_takes_its_password_from_the_settings_or_not_at_all() {
     // what is sent is another thing now
     Mcp::bare(&agent).run("destructive", "shop:login", &args).await.refused("tool_changed");
     approve_changed(&admin).await;
-    let (_, outcome) = allowed(&tenant, &agent, "shop:login", &args).await;
+    let (request, outcome) = allowed(&tenant, &agent, "shop:login", &args).await;
+    assert!(!request["options"].as_array().unwrap().contains(&json!("allow_always")), "{request}");
     assert_eq!(outcome.ok()["structuredContent"]["class"], "accepted");
     let seen = site.take();
     let post = seen.iter().find(|request| request.line == "POST /login").unwrap();

@@ -173,6 +173,9 @@ fn secrets_are_never_parameters() {
         (parameters, &tool.secrets, &tool.secrets_set),
         (vec!["user"], &vec!["pw".into(), "cvc".into()], &vec!["pw".into()])
     );
+    for kind in [PageToolKind::Form, PageToolKind::Invoke] {
+        assert_eq!(form_facts(&reading, tool, kind).needs, ["cvc"], "{kind:?}");
+    }
 }
 
 #[test]

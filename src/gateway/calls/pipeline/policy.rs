@@ -18,6 +18,7 @@ use crate::domain::refusal::{Code, Refusal};
 use crate::domain::risk::{Risk, RiskFacts, Sensitivity, TrustTier};
 use crate::domain::rounds::RoundConsent;
 use crate::domain::web_page::facts::{PageFacts, PageToolKind};
+use crate::domain::web_page::needs::missing_secrets;
 use crate::domain::web_page::plan::FormPlan;
 use crate::domain::web_page::settings::PageExecution;
 use crate::gateway::calls::Calls;
@@ -138,7 +139,7 @@ impl Calls {
         record: &mut Record,
     ) -> Result<PolicyStep, Refusal> {
         let caller = &attempt.caller;
-        runs_pages(&call.tool).inspect_err(|_| record.decision = Some(Ruling::Denied))?;
+        runs_pages(call).inspect_err(|_| record.decision = Some(Ruling::Denied))?;
         let run = |call: &CheckedTool| self.evaluate(caller, &PolicySubject::of(attempt, call, facts));
         let verdict = if call.arguments.len() <= INLINE_BYTES_MAX {
             run(call)
@@ -284,8 +285,9 @@ impl Calls {
     }
 }
 
-/// Refuses tools of pages where their server runs none, and those without facts that this release can read.
-fn runs_pages(tool: &Tool) -> Result<(), Refusal> {
+/// Refuses tools of pages where their server runs none, those without facts that this release can read, and forms that take secrets
+/// which the server does not have: nobody is asked about a call that cannot run.
+fn runs_pages(CheckedTool { tool, form, .. }: &CheckedTool) -> Result<(), Refusal> {
     let refused = |why: &str| {
         let message = format!("Tool '{}' is not allowed here: {why}", tool.canonical);
         Err(Refusal::new(Code::PolicyDenied, message))
@@ -297,7 +299,14 @@ fn runs_pages(tool: &Tool) -> Result<(), Refusal> {
         (Some(PageExecution::Off), _) => {
             refused("its server describes forms and runs none ('execute' is off)")
         }
-        (Some(_), Some(_)) => Ok(()),
+        (Some(_), Some(_)) => match form.as_deref().map(|form| &*form.facts.needs).unwrap_or_default() {
+            [] => Ok(()),
+            needs => {
+                let has: Vec<&str> =
+                    pages.iter().flat_map(|pages| pages.secrets.iter()).map(|(name, _)| &**name).collect();
+                refused(&missing_secrets(&tool.server.name, needs, &has))
+            }
+        },
         (Some(_), None) => refused("its definition says nothing of its form"),
     }
 }
