@@ -14,6 +14,8 @@ pub(super) enum NameKind {
     Line,
     /// Name of a secret only where the text is clearly data; elsewhere an ordinary word.
     Weak,
+    /// Name of a session, whose value is a secret as a parameter of a URL only: elsewhere programs name their own sessions so.
+    Parameter,
     /// Member whose value is itself a name, with its value in the next member: `{"name": "PASSWORD", "value": …}`.
     Pair,
 }
@@ -69,6 +71,11 @@ const STEMS: &[(&str, Place, NameKind)] = &[
     ("cvv", Place::Whole, NameKind::Weak),
     ("cvc", Place::Whole, NameKind::Weak),
     ("sig", Place::Whole, NameKind::Weak),
+    ("sessionid", Place::End, NameKind::Parameter),
+    ("sessid", Place::End, NameKind::Parameter),
+    ("session", Place::Whole, NameKind::Parameter),
+    ("sid", Place::Whole, NameKind::Parameter),
+    ("connectsid", Place::Whole, NameKind::Parameter),
     ("name", Place::Whole, NameKind::Pair),
     ("key", Place::Whole, NameKind::Pair),
     ("header", Place::Whole, NameKind::Pair),
@@ -259,12 +266,16 @@ mod tests {
             ),
             (NameKind::Line, "authorization Authorization Proxy-Authorization Cookie Set-Cookie passphrase"),
             (NameKind::Weak, "pass DB_PASS smtp.pass auth otp cvv sig jwt"),
+            (
+                NameKind::Parameter,
+                "sid SID PHPSESSID jsessionid ASP.NET_SessionId session session_id sessionId connect.sid",
+            ),
             (NameKind::Pair, "name key header"),
             (
                 NameKind::Harmless,
                 "max_tokens token_count total_tokens next_page_token pageToken progressToken continuationToken \
                  nextToken tokens tokenizer password_policy secret_name secretArn secretary api_key_id keys id \
-                 monkey bypass description session_id pin author x 1 tokenType password_reset",
+                 monkey bypass description sessions address_id business_id pin author x 1 tokenType password_reset",
             ),
         ] {
             for name in names.split_whitespace() {

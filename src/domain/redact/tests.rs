@@ -167,6 +167,24 @@ fn key_blocks_and_urls() {
 }
 
 #[test]
+fn sessions_in_urls() {
+    becomes(&[
+        ("see https://a.test/?sid=84726153&q=1", "see https://a.test/?sid=[redacted]&q=1"),
+        ("https://a.test/x;jsessionid=1234?q=1 y", "https://a.test/x;jsessionid=[redacted] y"),
+        (r#"{"u":"/?a=1&PHPSESSID=77","n":1}"#, r#"{"u":"/?a=1&PHPSESSID=[redacted]","n":1}"#),
+        (r#"{"u":"/?a=1\u0026connect.sid=7","n":1}"#, r#"{"u":"/?a=1\u0026connect.sid=[redacted]","n":1}"#),
+        (r#"<a href="/?a=1&amp;session_id=7">x"#, r#"<a href="/?a=1&amp;session_id=[redacted]">x"#),
+        ("/done#ASP.NET_SessionId=7", "/done#ASP.NET_SessionId=[redacted]"),
+    ]);
+    stay(&[
+        r#"{"session_id":"s-1","sid":7,"sessionId":"x"}"#,
+        "sid=1 session=2 PHPSESSID: 5",
+        r"\usid=1 \nsid=2",
+        "https://a.test/?address_id=5&business_id=6&sessions=3&side=4",
+    ]);
+}
+
+#[test]
 fn cards() {
     for number in [
         "4111111111111111",
@@ -309,6 +327,8 @@ fn hostile_repetition_costs_little() {
         "=",
         "-----BEGIN PRIVATE KEY-----\n",
         "[pwd]=",
+        "&sid=",
+        "?sid=[",
         "name: ",
         "ghp_gho_",
         "xoxb-sk-",

@@ -50,6 +50,7 @@ pub(super) fn named(scan: &mut Scan<'_>, at: usize) {
     }
     match kind {
         NameKind::Harmless => {}
+        NameKind::Parameter if scan.at(at) != b'=' || !begins_parameter(scan, start) => {}
         NameKind::Pair => pair(scan, at, quoting),
         kind => {
             let opener = scan.before(start, 1);
@@ -89,6 +90,16 @@ fn judge_name(scan: &Scan<'_>, end: usize) -> (usize, NameKind) {
     };
     let own = scan.bytes.get(start + escape..end).unwrap_or_default();
     (start, last_name(own).1)
+}
+
+/// Returns whether the name at `start` is that of a parameter in the query, path or fragment of a URL, as URLs, HTML or JSON
+/// write it.
+fn begins_parameter(scan: &Scan<'_>, start: usize) -> bool {
+    match scan.before(start, 1) {
+        b'?' | b'&' | b';' | b'#' => true,
+        b'\\' => scan.from(start).starts_with(b"u0026"),
+        _ => false,
+    }
 }
 
 fn is_name(byte: u8) -> bool {

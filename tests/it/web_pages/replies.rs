@@ -49,3 +49,23 @@ async fn the_query_of_a_page_is_shown_to_nobody() {
         assert!(!shown.to_string().contains("sesame"), "{shown}");
     }
 }
+
+#[tokio::test]
+async fn names_of_sessions_in_urls_are_in_no_record_whatever_they_look_like() {
+    let stage = Stage::start().await;
+    let site = FormSite::start(&[("GET /", Reply::page(NOTE))]).await;
+    site.put("POST /", Reply::to(303, "/done;jsessionid=4091734?PHPSESSID=4091845&order=77"));
+    site.put("GET /done;jsessionid=4091734", thanks());
+    let tenant = shop_with(&stage, &site, &["/"], json!({"sources": ["forms"], "execute": "policy"})).await;
+    let client = Mcp::bare(&tenant.agent().await);
+    let result = client.run("destructive", "shop:note", &json!({"color": "red"})).await.ok();
+    let url = result["structuredContent"]["url"].as_str().unwrap();
+    assert!(url.ends_with("/done;jsessionid=4091734?PHPSESSID=4091845&order=77"), "the caller's own: {url}");
+    let record = tenant.records("type=tool_call&status=success", 1).await.remove(0);
+    let ledger = ledger(&tenant, &record["id"]).await;
+    assert!(record.to_string().contains("/done;jsessionid=[redacted]"), "{record}");
+    for shown in [record, ledger] {
+        let text = shown.to_string();
+        assert!(!text.contains("4091734") && !text.contains("4091845"), "{shown}");
+    }
+}
