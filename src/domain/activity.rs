@@ -160,6 +160,8 @@ pub struct Record {
     pub response: Option<String>,
     /// Whether a preview was cut.
     pub truncated: bool,
+    /// True if the call has a ledger: its rows were committed before a form was sent.
+    pub has_ledger: bool,
 }
 
 impl RecordKind {
@@ -214,6 +216,7 @@ impl Record {
             arguments: None,
             response: None,
             truncated: false,
+            has_ledger: false,
         }
     }
 

@@ -198,18 +198,17 @@ impl LedgerChain {
 pub struct LedgerRecord {
     /// True if the call has ended: the end of its ledger is written before.
     pub has_ended: bool,
-    /// True if the call has certainly sent a form, which needs a ledger.
-    pub has_sent: bool,
+    /// True if rows of a ledger were committed for the call.
+    pub has_ledger: bool,
 }
 
 impl LedgerRecord {
-    /// Reads a record: its status, and whether its server was a site that was asked.
-    pub fn of(status: &str, asked_site: bool) -> LedgerRecord {
+    /// Reads a record: its status, and whether it says that the call has a ledger. A record without an end says nothing.
+    pub fn of(status: &str, has_ledger: Option<bool>) -> LedgerRecord {
         let ends = [Status::Success, Status::UpstreamError, Status::Error, Status::Cancelled];
         LedgerRecord {
             has_ended: ends.iter().any(|end| end.as_str() == status),
-            // values that the form refused, and most failures, leave open whether anything was sent
-            has_sent: asked_site && status == Status::Success.as_str(),
+            has_ledger: has_ledger.unwrap_or_default(),
         }
     }
 }
@@ -223,7 +222,7 @@ pub fn is_whole(
     keys: &[Key],
 ) -> Option<bool> {
     if rows.is_empty() {
-        return said.has_sent.then_some(false);
+        return said.has_ledger.then_some(false);
     }
     Some(is_intact(rows, record, tenant, keys) && (!said.has_ended || has_end(rows)))
 }

@@ -103,6 +103,7 @@ pub struct ActivityRow {
     pub arguments: Option<String>,
     pub response: Option<String>,
     pub truncated: bool,
+    pub has_ledger: Option<bool>,
 }
 
 impl ActivityRow {

@@ -70,15 +70,19 @@ const WRITTEN: [(&str, Bind); 39] = [
     }),
 ];
 
+/// Columns of which nothing is known before a call has ended. They are written with the final record only.
+const WRITTEN_AT_END: [(&str, Bind); 1] =
+    [("has_ledger", |q, _, batch| q.bind(all(batch, |r| r.has_ledger)))];
+
 /// Returns the columns that both tables of the log share, as a list for a statement, except these.
 pub(super) fn columns_but(except: &[&str]) -> String {
-    let names = WRITTEN.iter().map(|(name, _)| *name);
+    let names = WRITTEN.iter().chain(&WRITTEN_AT_END).map(|(name, _)| *name);
     names.filter(|name| !except.contains(name)).collect::<Vec<_>>().join(", ")
 }
 
 /// Inserts a batch of final records; one that exists already is the same.
 static INSERT_FINAL: LazyLock<String> = LazyLock::new(|| {
-    let batch = WRITTEN.iter().zip(1..).filter(|((name, _), _)| *name != "replica_id");
+    let batch = WRITTEN.iter().chain(&WRITTEN_AT_END).zip(1..).filter(|((name, _), _)| *name != "replica_id");
     let (names, arrays): (Vec<&str>, Vec<String>) =
         batch.map(|((name, _), at)| (name, format!("${at}"))).unzip();
     let (names, arrays) = (names.join(", "), arrays.join(", "));
@@ -117,13 +121,14 @@ impl Store {
             // unnamed statements do not survive a pooler that changes the session between their two messages
             Statements::Unnamed => {
                 let mut tx = self.begin(Lane::Commit, TxAccess::System).await?;
-                bind(sqlx::query(OPEN_ACTIVITY.as_str()), replica, records).execute(&mut *tx).await?;
+                bind_open(sqlx::query(OPEN_ACTIVITY.as_str()), replica, records).execute(&mut *tx).await?;
                 Ok(tx.commit().await?)
             }
             Statements::Kept => {
                 let mut line = self.connect(Lane::Commit).await?;
-                let opened =
-                    bind(sqlx::query(OPEN_ACTIVITY.as_str()), replica, records).execute(&mut *line).await;
+                let opened = bind_open(sqlx::query(OPEN_ACTIVITY.as_str()), replica, records)
+                    .execute(&mut *line)
+                    .await;
                 Ok(self.end(line, opened).map(drop)?)
             }
         }
@@ -164,7 +169,7 @@ impl Store {
             .filter(|record| !skip.contains(&Uuid::from(record.id)))
             .chain(&late)
             .collect();
-        bind(sqlx::query(INSERT_FINAL.as_str()), replica, &finals).execute(&mut *tx).await?;
+        bind_final(sqlx::query(INSERT_FINAL.as_str()), replica, &finals).execute(&mut *tx).await?;
         Ok(tx.commit().await?)
     }
 }
@@ -180,7 +185,7 @@ pub(super) async fn insert_within(
         return Ok(());
     }
     sqlx::query("select set_config('role', 'mcpproxy_system', true)").execute(&mut **tx).await?;
-    bind(sqlx::query(INSERT_FINAL.as_str()), replica, records).execute(&mut **tx).await?;
+    bind_final(sqlx::query(INSERT_FINAL.as_str()), replica, records).execute(&mut **tx).await?;
     Ok(())
 }
 
@@ -237,8 +242,14 @@ fn keys(records: &[&Record]) -> (Vec<Uuid>, Vec<DateTime<Utc>>, Vec<Uuid>) {
 type Statement = Query<'static, Postgres, PgArguments>;
 
 /// Binds a batch column by column, in the order of both statements.
-fn bind(query: Statement, replica: ReplicaId, records: &[&Record]) -> Statement {
+fn bind_open(query: Statement, replica: ReplicaId, records: &[&Record]) -> Statement {
     WRITTEN.iter().fold(query, |query, (_, bind)| bind(query, replica, records))
+}
+
+/// Binds a batch of final records as [`bind_open`] does, with what is known at their end.
+fn bind_final(query: Statement, replica: ReplicaId, records: &[&Record]) -> Statement {
+    let query = bind_open(query, replica, records);
+    WRITTEN_AT_END.iter().fold(query, |query, (_, bind)| bind(query, replica, records))
 }
 
 fn all<T>(records: &[&Record], value: fn(&Record) -> T) -> Vec<T> {

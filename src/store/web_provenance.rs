@@ -128,8 +128,7 @@ impl Store {
         rows.into_iter().map(Row::read).collect()
     }
 
-    /// Returns the newest calls of a principal that have a ledger at a server, or had one by their records: they have sent a form.
-    /// The newest come first.
+    /// Returns the newest calls of a principal that have a ledger at a server, or had one by their records. The newest come first.
     ///
     /// # Errors
     /// The database is out of reach or fails.
@@ -147,8 +146,7 @@ impl Store {
              sent as (
                  select a.id from activity a join servers s on s.tenant_id = a.tenant_id and s.name = a.server
                  where a.tenant_id = $1 and a.key_id is not distinct from $5 and s.server_id = $3
-                   and a.started_at >= s.created_at and a.type = 'tool_call' and a.status = 'success'
-                   and a.upstream_ms is not null
+                   and a.started_at >= s.created_at and a.has_ledger
                  order by a.started_at desc limit $4)
              select id from ledgers union select id from sent order by id desc limit $4",
         )
@@ -161,31 +159,6 @@ impl Store {
         .await?;
         tx.commit().await?;
         Ok(calls.into_iter().map(Ulid::from).collect())
-    }
-
-    /// Returns whether the server of this name was one of web pages at a time.
-    ///
-    /// # Errors
-    /// The database is out of reach or fails.
-    pub async fn was_site(
-        &self,
-        tenant: TenantId,
-        server: &str,
-        at: DateTime<Utc>,
-    ) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Report, TxAccess::TenantSnapshot(tenant)).await?;
-        let was: bool = sqlx::query_scalar(
-            "select exists (select from servers
-                 where tenant_id = $1 and name = $2 and kind = 'web_page' and created_at <= $3
-                   and (removed_at is null or removed_at >= $3))",
-        )
-        .bind(tenant.0)
-        .bind(server)
-        .bind(at)
-        .fetch_one(&mut *tx)
-        .await?;
-        tx.commit().await?;
-        Ok(was)
     }
 
     /// Deletes a batch of rows from before `until`, of one tenant or with `None` of all. Returns whether there may be more.

@@ -350,7 +350,8 @@ impl Calls {
             ended = exchanged => ended,
         };
         if let Some(clerk) = clerk {
-            clerk.end(LedgerEnd::of(&ended, sending.sent.is_dispatched())).await;
+            let end = LedgerEnd::of(&ended, sending.sent.is_dispatched());
+            pending.record.has_ledger = clerk.end(end).await;
         }
         let record = &mut pending.record;
         record.upstream_ms = own.is_none().then(|| clock::milliseconds(sending.elapsed()));

@@ -142,8 +142,8 @@ impl Log {
         Ok(row)
     }
 
-    /// Returns the ledger of a call, and whether it is as it was written; `None` without rows, unless the call has certainly sent a
-    /// form.
+    /// Returns the ledger of a call, and whether it is as it was written; `None` without rows, unless the record says that there were
+    /// some.
     ///
     /// # Errors
     /// As [`Log::get_activity`].
@@ -157,13 +157,7 @@ impl Log {
         let _turn = self.report_lane.enter(tenant).await?;
         let failed = |error| GatewayError::from_store(error, "ledger");
         let rows = self.store.read_provenance(tenant, id).await.map_err(failed)?;
-        let asked_site = match &record.server {
-            Some(server) if rows.is_empty() && record.upstream_ms.is_some() => {
-                self.store.was_site(tenant, server, record.started_at).await.map_err(failed)?
-            }
-            _ => false,
-        };
-        let said = LedgerRecord::of(&record.status, asked_site);
+        let said = LedgerRecord::of(&record.status, record.has_ledger);
         let is_whole = provenance::is_whole(&rows, (id, said), tenant, &self.options.consent_keys);
         Ok((rows, is_whole))
     }

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Executor};
 
-use super::execution::{ledger, shop_with, thanks, theme};
+use super::execution::{SOON, ledger, shop_with, thanks, theme};
 use super::form_site::{FormSite, Reply};
-use crate::support::{Mcp, Stage};
+use crate::support::{Mcp, Stage, cli, settle};
 
 #[tokio::test]
 async fn a_ledger_that_is_gone_is_noticed() {
@@ -56,4 +56,38 @@ async fn a_ledger_that_is_gone_is_noticed() {
     let other =
         Mcp::bare(&tenant.agent().await).run("read", "shop:inspect_provenance", &json!({})).await.ok();
     assert_eq!(other["structuredContent"]["calls"], json!([]));
+}
+
+#[tokio::test]
+async fn a_ledger_that_is_gone_is_noticed_whatever_became_of_its_call_and_its_server() {
+    let stage = Stage::with(&[("MCPPROXY__LIMITS__RETENTION_INTERVAL_S", "1")]).await;
+    let site =
+        FormSite::start(&[("GET /list", Reply::page(&theme("t", ""))), ("POST /theme", thanks())]).await;
+    let tenant = shop_with(&stage, &site, &["/list"], json!({"execute": "policy"})).await;
+    let client = Mcp::bare(&tenant.agent().await);
+    let call =
+        async |color: &str| client.run("destructive", "shop:set_theme", &json!({"color": color})).await;
+    call("red").await.ok();
+    site.put("POST /theme", Reply::bare(500));
+    assert_eq!(call("red").await.result()["structuredContent"]["class"], "site_error");
+    // nothing was sent, and nothing is gone
+    call("").await.result();
+    let records = tenant.records("type=tool_call&tool=set_theme", 3).await;
+    let intact = async || {
+        let mut all = Vec::new();
+        for record in &records {
+            all.push(ledger(&tenant, &record["id"]).await["intact"].clone());
+        }
+        all
+    };
+    assert_eq!(intact().await, [Value::Null, json!(true), json!(true)]);
+
+    tenant.admin().await.delete("/api/v1/servers/shop").await.expect(204);
+    settle(0, SOON, || stage.database.count("select count(*) from servers")).await;
+    assert_eq!(intact().await, [Value::Null, json!(true), json!(true)], "a ledger outlives its server");
+    stage.database.connect().await.execute("delete from web_provenance").await.unwrap();
+    assert_eq!(intact().await, [Value::Null, json!(false), json!(false)]);
+    let id = records[1]["id"].as_str().unwrap();
+    let shown = cli(&tenant.auditor().await, &["activity", "show", id, "--provenance"]).await.ok().out;
+    assert!(shown.contains("BROKEN") && shown.contains("gone"), "{shown}");
 }

@@ -13,7 +13,11 @@ pub(super) fn shown(raw: &str) -> String {
     let ledger: Value = serde_json::from_str(raw).unwrap_or_default();
     let rows = ledger.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let Some(first) = rows.first() else {
-        return "This call filled in no form of a web page\n".to_owned();
+        let text = match ledger.get("intact") {
+            Some(Value::Bool(false)) => "BROKEN: this call had a ledger, and all its rows are gone\n",
+            _ => "This call filled in no form of a web page\n",
+        };
+        return text.to_owned();
     };
     let names = ["STEP", "TIME", "PHASE", "LAYER", "SELECTOR", "EXPLANATION", "VALUE", "DIGEST"];
     let seal = match ledger.get("intact") {

@@ -112,6 +112,7 @@ fn row() -> ActivityRow {
         arguments: None,
         response: None,
         truncated: false,
+        has_ledger: None,
     }
 }
 

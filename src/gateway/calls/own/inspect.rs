@@ -36,7 +36,7 @@ impl Calls {
             let rows = self.store.read_provenance(tenant, id).await?;
             let is_intact = match self.store.get_activity(tenant, id).await {
                 Ok(record) => {
-                    let said = LedgerRecord::of(&record.status, record.upstream_ms.is_some());
+                    let said = LedgerRecord::of(&record.status, record.has_ledger);
                     provenance::is_whole(&rows, (id, said), tenant, &self.options.consent_keys)
                 }
                 // without the record, nothing says whether the ledger needs an end

@@ -156,12 +156,14 @@ impl<'a> LedgerClerk<'a> {
     }
 
     /// Adds the end of a call, if anything was written before, and keeps the caller's cookies. A draft of a form that is not the
-    /// approved one is dropped.
-    pub(super) async fn end(mut self, end: LedgerEnd<'_>) {
+    /// approved one is dropped. Returns whether the call has a ledger.
+    pub(super) async fn end(mut self, end: LedgerEnd<'_>) -> bool {
+        let has_ledger = self.chain.is_some();
         self.add_end(end).await;
         if let Some(kept) = &self.cookies {
             self.calls.keep_cookies(kept).await;
         }
+        has_ledger
     }
 
     async fn add_end(&mut self, end: LedgerEnd<'_>) {

@@ -305,7 +305,7 @@ async fn close_halving(
     }
 }
 
-/// Returns the stub of a record that the database refuses: principal, address, time and outcome.
+/// Returns the stub of a record that the database refuses: principal, address, time, outcome, and whether there is a ledger.
 fn stub(record: &Record) -> Record {
     Record {
         status: record.status,
@@ -317,6 +317,7 @@ fn stub(record: &Record) -> Record {
         operation_type: record.operation_type,
         error_code: Some("record_stub".to_owned()),
         error_message: Some("the database refused this record's texts".to_owned()),
+        has_ledger: record.has_ledger,
         ..Record::start(record.tenant, record.kind, record.source, record.started_at())
     }
 }
