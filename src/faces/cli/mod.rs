@@ -58,7 +58,7 @@ pub enum Command {
     Import(import::ImportCommand),
     /// Set up an IDE or another MCP client for the gateway, with a key of its own
     Connect(connect::ConnectCommand),
-    /// Show the forms of a web page as tools, without a gateway
+    /// Show the forms of web pages as tools: of any page, without a gateway, or of a server
     Page(page::PageCommand),
     /// Create, list, change and delete tenants (platform keys)
     Tenant(tenant::TenantCommand),

@@ -1,4 +1,4 @@
-//! `mcpproxy page`: what the forms of a web page would be as tools. No gateway is asked.
+//! `mcpproxy page`: what the forms of a web page would be as tools, without a gateway, and what those of a server are.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -8,6 +8,8 @@ use clap::{Args, Subcommand};
 use ipnet::IpNet;
 use serde_json::Value;
 
+use super::client::ApiQuery;
+use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Output, columns, text};
 use crate::domain::web_page::settings::{PageMethod, PageSettings, PageSource};
@@ -29,6 +31,8 @@ pub struct PageCommand {
 enum Command {
     /// Fetch a page, or read a file, and show which of its forms would be tools, and why others would not
     Inspect(Inspect),
+    /// Show what the gateway found on the pages of a server when it listed them last
+    Report(Report),
 }
 
 #[derive(Args)]
@@ -36,10 +40,12 @@ struct Inspect {
     /// Address of the page, or path of a file with its HTML
     #[arg(value_name = "URL|FILE")]
     page: String,
-    /// Source of tools: wam, webmcp or forms; may be repeated [default: all]
+    /// Source of tools: wam, webmcp or forms; may be repeated [default: all; of upstream add: wam]
     #[arg(long = "source", value_name = "SOURCE", value_parser = PageSource::WORDS)]
     sources: Vec<String>,
-    /// Take only forms that have the gates of a WAM policy
+    /// Whether a form that a WAM schema describes becomes a tool only if the page itself permits to fill it in and send it
+    /// (wam-policy-output). Use false for pages that describe their forms and say nothing of a policy; what a page forbids stays
+    /// forbidden
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     require_wam_policy: bool,
     /// Method of forms that become tools: get or post; may be repeated [default: both]
@@ -55,6 +61,17 @@ struct Inspect {
     output: Output,
 }
 
+#[derive(Args)]
+struct Report {
+    /// Name of the server
+    #[arg(value_name = "SERVER")]
+    server: String,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    connection: ApiConnection,
+}
+
 /// Reads a range of addresses; a single address is one, too.
 fn range(text: &str) -> Result<IpNet, String> {
     let one = || text.parse::<IpAddr>().map(IpNet::from);
@@ -65,16 +82,27 @@ fn range(text: &str) -> Result<IpNet, String> {
 
 impl PageCommand {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        let Command::Inspect(inspect) = self.command;
-        inspect.run().await
+        match self.command {
+            Command::Inspect(inspect) => inspect.run().await,
+            Command::Report(report) => report.run().await,
+        }
+    }
+}
+
+impl Report {
+    async fn run(self) -> Result<(), Failure> {
+        let path = ["servers", &self.server, "page-report"];
+        let answer = self.connection.client()?.get(&path, &ApiQuery::default()).await?;
+        self.output.thing(&answer.text, shown)
     }
 }
 
 impl Inspect {
     async fn run(self) -> Result<(), Failure> {
         let settings = self.settings();
-        let report = if self.page.contains("://") {
-            let egress = Arc::new(Egress::new(self.allow, Vec::new()));
+        let is_fetched = self.page.contains("://");
+        let report = if is_fetched {
+            let egress = Arc::new(Egress::new(self.allow.clone(), Vec::new()));
             let tls = native_tls().ok();
             PageInspector::new(egress, tls).fetch(&self.page, &settings).await
         } else {
@@ -87,8 +115,38 @@ impl Inspect {
             Some(error) => {
                 Err(Failure::Tool(format!("{} could not be read: {}", self.page, output::safe(error))))
             }
-            None => self.output.thing(&report, shown),
+            None => {
+                self.output.thing(&report, shown)?;
+                if is_fetched {
+                    output::note(&self.how_to_add(&read));
+                }
+                Ok(())
+            }
         }
+    }
+
+    /// Returns the command that adds a server with the tools of a report: the sources that they are from are not its defaults.
+    fn how_to_add(&self, report: &Value) -> String {
+        let forms = report.pointer("/pages/0/forms").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let tools: Vec<&Value> = forms.iter().filter(|form| form["hidden_because"].is_null()).collect();
+        if tools.is_empty() {
+            return "no form of the page would be a tool".to_owned();
+        }
+        // a form without a source has single steps, which its policy permits
+        let is_of = |source: &PageSource| {
+            let is_step = |form: &&Value| form["source"].is_null() && *source == PageSource::Wam;
+            tools.iter().any(|form| form["source"] == source.as_str() || is_step(form))
+        };
+        let used: Vec<PageSource> = PageSource::ALL.into_iter().filter(is_of).collect();
+        let mut command = format!("mcpproxy upstream add NAME --page '{}'", self.page);
+        if used != PageSettings::default().sources {
+            command.extend(used.iter().map(|source| format!(" --source {}", source.as_str())));
+        }
+        command.extend(self.methods.iter().map(|method| format!(" --method {method}")));
+        if !self.require_wam_policy {
+            command.push_str(" --require-wam-policy false");
+        }
+        format!("to add these tools: {command}")
     }
 
     fn settings(&self) -> PageSettings {
@@ -121,8 +179,12 @@ fn file(path: &Path) -> Result<Vec<u8>, Failure> {
 fn shown(report: &str) -> String {
     const NAMES: [&str; 7] = ["FORM", "TOOL", "SCORE", "SOURCE", "METHOD", "ACTION", "FINDINGS"];
     let report: Value = serde_json::from_str(report).unwrap_or_default();
+    let pages = report.get("pages").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    if pages.is_empty() {
+        return "no page was fetched yet\n".to_owned();
+    }
     let mut out = String::new();
-    for page in report.get("pages").and_then(Value::as_array).into_iter().flatten() {
+    for page in pages {
         let status = match page.get("error").and_then(Value::as_str) {
             Some(error) => error.to_owned(),
             None => text(page, "status"),

@@ -292,10 +292,11 @@ async fn tell_tools(client: &ApiClient, server: &Value) -> Result<(), Failure> {
     let tally = ToolTally::of_list(&tools.iter().map(|tool| output::parsed(tool)).collect::<Vec<_>>());
     output::note(&tally.line());
     if tally.total == 0 && text(server, "kind") == "web_page" {
-        output::note(
-            "no form of the pages has become a tool: mcpproxy page inspect URL shows what they have, and --source forms takes \
-             forms without a description by their author",
-        );
+        output::note(&format!(
+            "no form of the pages has become a tool: mcpproxy page report {} says why, and mcpproxy page inspect URL shows with which \
+             flags one would",
+            text(server, "name")
+        ));
     }
     if tally.unannotated > 0 {
         let me = client.get(&["status"], &ApiQuery::default()).await?.json()?;

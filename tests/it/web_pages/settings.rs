@@ -159,3 +159,31 @@ async fn the_command_line_adds_and_inspects_pages() {
     let base = ["page", "inspect", file.to_str().unwrap(), "--base", &page, "-o", "json"];
     assert_eq!(cli(&admin, &base).await.ok().json()["pages"][0]["forms"], served["pages"][0]["forms"]);
 }
+
+#[tokio::test]
+async fn a_page_without_tools_is_inspected_and_added_as_the_command_line_says() {
+    let (_stage, tenant) = stage().await;
+    let site =
+        Site::start("<title>Shop</title><form id=find role=search><input name=q><button>Go</button></form>")
+            .await;
+    let admin = tenant.admin().await;
+    let page = site.at("/");
+    let added = cli(&admin, &["upstream", "add", "shop", "--page", &page]).await.ok();
+    for part in ["page report shop", "page inspect URL"] {
+        assert!(added.err.contains(part), "{part}: {}", added.err);
+    }
+    // the server's own sources, and why they found nothing
+    let report = cli(&admin, &["page", "report", "shop"]).await.ok().out;
+    assert!(report.contains("#find") && report.contains("no tool: "), "{report}");
+    let json = cli(&admin, &["page", "report", "shop", "-o", "json"]).await.ok().json();
+    assert_eq!(json, admin.get("/api/v1/servers/shop/page-report").await.expect(200));
+    // all sources, and the command that takes what they find
+    let inspected = cli(&admin, &["page", "inspect", &page, "--allow", "127.0.0.1"]).await.ok();
+    let command = inspected.err.split_once("mcpproxy ").unwrap().1.trim();
+    assert_eq!(command, format!("upstream add NAME --page '{page}' --source forms"));
+    let command = command.replace("NAME", "other").replace('\'', "");
+    cli(&admin, &command.split(' ').collect::<Vec<_>>()).await.ok();
+    let tools = admin.items("/api/v1/servers/other/tools").await;
+    assert!(tools.iter().any(|tool| tool["name"] == "find"), "{tools:?}");
+    cli(&admin, &["page", "report", "missing"]).await.failed(3, "not found");
+}
