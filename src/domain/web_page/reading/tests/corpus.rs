@@ -12,7 +12,8 @@ use serde_json::Value;
 use super::super::*;
 use super::{every_source, read_with, read_within};
 use crate::domain::web_page::charset::decode_page;
-use crate::domain::web_page::definition::server_tools;
+use crate::domain::web_page::definition::{form_facts, server_tools};
+use crate::domain::web_page::facts::{PageFacts, PageToolKind};
 use crate::domain::web_page::settings::Disclosure;
 
 /// Most processor time of one page, in milliseconds.
@@ -199,6 +200,27 @@ fn each_page_of_a_sensitive_category_has_it() {
         count += 1;
     }
     assert_eq!(count, 30);
+}
+
+/// With the default `execute: ask`, a call runs unasked only if its form is sent by GET, and nothing grave was found about it.
+#[test]
+fn what_runs_unasked_is_a_plain_get() {
+    let mut asked = 0;
+    for (page, reading) in corpus() {
+        for tool in &reading.tools {
+            let is_plain = tool.method == FormMethod::Get
+                && tool.categories.is_empty()
+                && !tool.is_destructive
+                && !["hidden_opaque_token", "hidden_prechecked_box"].contains(&page.as_str());
+            for kind in [PageToolKind::Form, PageToolKind::Invoke, PageToolKind::PageInvoke] {
+                let facts = PageFacts { kind, ..form_facts(&reading, tool, PageToolKind::Form) };
+                let asks = facts.asks_for_permission() || (facts.asks && facts.sends());
+                assert_eq!(asks, !is_plain, "{page}: {} {kind:?}", tool.name);
+                asked += usize::from(asks);
+            }
+        }
+    }
+    assert!(asked > 120, "{asked}");
 }
 
 #[test]
