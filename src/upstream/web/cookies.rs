@@ -336,6 +336,23 @@ mod tests {
     }
 
     #[test]
+    fn redirects_treat_cookies_alike_whatever_their_same_site_says() {
+        let site = "https://shop.example/";
+        for same_site in ["", "; SameSite=None; Secure", "; SameSite=Lax", "; SameSite=Strict"] {
+            let mut cookies = SiteCookies::default();
+            set(&mut cookies, site, &[&format!("kept=1; Path=/{same_site}")]);
+            let mut opened = SiteCookies::opened(&jar(&cookies));
+            opened.begin();
+            opened.enter(&url(site));
+            assert_eq!(sent(&opened, site), ["kept=1"], "{same_site}");
+            for to in ["https://evil.example/", site] {
+                opened.enter(&url(to));
+                assert_eq!(sent(&opened, to), [""; 0], "{same_site} {to}");
+            }
+        }
+    }
+
+    #[test]
     fn a_stranger_replaces_nothing_and_a_host_with_www_is_none() {
         let site = "https://www.shop.example/";
         let mut cookies = SiteCookies::default();
