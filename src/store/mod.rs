@@ -38,6 +38,7 @@ mod response_cache;
 mod retention;
 mod revisions;
 mod schema;
+mod sealed_rows;
 mod secrets;
 mod server_logs;
 mod servers;
@@ -89,6 +90,7 @@ pub use revisions::{
     CancelNotice, Change, ConsentNotice, Listener, MISLED_KEYS_MAX, Misled, MisledKey, Notice, ReloadNotice,
     ReplyNews, ReplyNotice, RevisionKind, SessionNotice, TurnNotice,
 };
+pub use sealed_rows::{NewSealedRow, SealedRow};
 pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret};
 pub use server_logs::{NewLogLine, StoredLogLine};
 pub use servers::{CatalogueRows, NewServer, Server, ServerPatch};
@@ -101,8 +103,8 @@ pub use tools::{StoredOverride, StoredTool};
 pub use tx::TxAccess;
 pub use vitals::{StorePoolVitals, StoreVitals};
 pub use wear_off::Silence;
-pub use web_cookies::{CookieOwners, CookiePlace, CookiesStored, FoundCookies, NewCookies, StoredCookies};
-pub use web_drafts::{DraftPlace, DraftStored, NewDraft, StoredDraft};
+pub use web_cookies::{CookieOwners, CookiePlace, CookiesStored, FoundCookies};
+pub use web_drafts::{DraftPlace, DraftStored};
 
 use leftovers::Leftovers;
 use reach::Reach;

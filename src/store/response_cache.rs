@@ -9,8 +9,6 @@ use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, TenantId};
 
-/// Expired rows deleted in one transaction.
-const EXPIRED_BATCH: i64 = 500;
 /// Class of the advisory locks that serialize the writers of a tenant.
 const KEEPING: i32 = 0x6361_6368;
 
@@ -146,17 +144,12 @@ impl Store {
     /// # Errors
     /// The database is out of reach or fails.
     pub async fn delete_expired_texts(&self) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
-        let deleted = sqlx::query(
+        let expired = sqlx::query(
             "delete from response_cache where (tenant_id, key_hash) in (
                  select tenant_id, key_hash from response_cache where expires_at < now()
                  order by expires_at limit $1)",
-        )
-        .bind(EXPIRED_BATCH)
-        .execute(&mut *tx)
-        .await?;
-        tx.commit().await?;
-        Ok(deleted.rows_affected() == EXPIRED_BATCH as u64)
+        );
+        self.delete_expired(expired).await
     }
 }
 

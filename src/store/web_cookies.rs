@@ -4,15 +4,12 @@ use sqlx::FromRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::secrets::{self, DataKey};
+use super::sealed_rows::{NewSealedRow, SealedColumns, SealedRow};
 use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError, revisions};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 use crate::domain::web_page::settings::PageSettings;
-
-/// Expired rows deleted in one transaction.
-const EXPIRED_BATCH: i64 = 500;
 
 /// Place of cookies: a key has one row at each server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,37 +37,7 @@ pub struct FoundCookies {
     /// Server and key; `None` if one of them is gone, or the server keeps no cookies.
     pub owners: Option<CookieOwners>,
     /// Cookies; `None` if there are none.
-    pub stored: Option<StoredCookies>,
-}
-
-/// Stored cookies, sealed.
-#[derive(Clone, Debug)]
-pub struct StoredCookies {
-    /// Version, another one after each change.
-    pub version: Uuid,
-    /// Id of the data key that seals the cookies.
-    pub data_key: Uuid,
-    /// Envelope of the cookies.
-    pub sealed: Vec<u8>,
-    /// Wrapped data keys of the tenant, the newest first.
-    pub keys: Vec<DataKey>,
-}
-
-/// Cookies to be stored.
-#[derive(Debug)]
-pub struct NewCookies {
-    /// Server and key, as the call found them.
-    pub owners: CookieOwners,
-    /// Version that is replaced; `None` where there was none.
-    pub replaces: Option<Uuid>,
-    /// Version, one that no cookies had before.
-    pub version: Uuid,
-    /// Id of the data key that seals the cookies.
-    pub data_key: Uuid,
-    /// Envelope of the cookies.
-    pub sealed: Vec<u8>,
-    /// Lifetime from now on, in seconds.
-    pub keep_s: u32,
+    pub stored: Option<SealedRow>,
 }
 
 /// Result of storing cookies.
@@ -82,13 +49,6 @@ pub enum CookiesStored {
     Superseded,
     /// Server, key or tenant is gone or was changed since the call began; nothing is stored.
     Unwanted,
-}
-
-#[derive(FromRow)]
-struct Row {
-    version: Uuid,
-    data_key_id: Uuid,
-    sealed: Vec<u8>,
 }
 
 impl Store {
@@ -110,7 +70,7 @@ impl Store {
         .bind(place.principal.is_nil())
         .fetch_optional(&mut *tx)
         .await?;
-        let row: Option<Row> = sqlx::query_as(
+        let row: Option<SealedColumns> = sqlx::query_as(
             "select version, data_key_id, sealed from web_cookies
              where tenant_id = $1 and principal_id = $2 and server_id = $3 and expires_at > now()",
         )
@@ -119,25 +79,23 @@ impl Store {
         .bind(place.server.0)
         .fetch_optional(&mut *tx)
         .await?;
-        let keys = if row.is_some() { secrets::keys(&mut tx, place.tenant).await? } else { Vec::new() };
+        let stored = match row {
+            Some(row) => Some(row.with_keys(&mut tx, place.tenant).await?),
+            None => None,
+        };
         tx.commit().await?;
-        let stored = row.map(|row| StoredCookies {
-            version: row.version,
-            data_key: row.data_key_id,
-            sealed: row.sealed,
-            keys,
-        });
         Ok(FoundCookies { owners, stored })
     }
 
-    /// Stores cookies in the place of the version that was read, as long as their server and key are as they were found.
+    /// Stores cookies in the place of the version that was read, as long as their server and key are as the call found them.
     ///
     /// # Errors
     /// The database is out of reach or fails. The cookies may be stored all the same.
     pub async fn put_web_cookies(
         &self,
         place: CookiePlace,
-        new: &NewCookies,
+        owners: CookieOwners,
+        new: &NewSealedRow,
     ) -> Result<CookiesStored, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(place.tenant)).await?;
         // a tenant's deletion takes all that is sealed, and must not miss a row
@@ -145,7 +103,7 @@ impl Store {
             Err(StoreError::NotFound) => return Ok(CookiesStored::Unwanted),
             held => held?,
         }
-        if !are_unchanged(&mut tx, place, new.owners).await? {
+        if !are_unchanged(&mut tx, place, owners).await? {
             return Ok(CookiesStored::Unwanted);
         }
         // an expired row must not stand in the way of a new one
@@ -183,17 +141,12 @@ impl Store {
     /// # Errors
     /// The database is out of reach or fails.
     pub async fn delete_expired_cookies(&self) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
-        let deleted = sqlx::query(
+        let expired = sqlx::query(
             "delete from web_cookies where (tenant_id, principal_id, server_id) in (
                  select tenant_id, principal_id, server_id from web_cookies where expires_at < now()
                  order by expires_at limit $1)",
-        )
-        .bind(EXPIRED_BATCH)
-        .execute(&mut *tx)
-        .await?;
-        tx.commit().await?;
-        Ok(deleted.rows_affected() == EXPIRED_BATCH as u64)
+        );
+        self.delete_expired(expired).await
     }
 }
 

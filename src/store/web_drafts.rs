@@ -1,17 +1,14 @@
 //! Drafts of forms of web pages, sealed. Nothing here can decrypt them.
 
 use chrono::{DateTime, Utc};
-use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::secrets::{self, DataKey};
+use super::sealed_rows::{NewSealedRow, SealedColumns, SealedRow};
 use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 
-/// Expired rows deleted in one transaction.
-const EXPIRED_BATCH: i64 = 500;
 /// Class of the advisory locks that serialize the writers of a key's drafts.
 const DRAFTING: i32 = 0x6472_6674;
 
@@ -28,34 +25,6 @@ pub struct DraftPlace {
     pub form: [u8; 32],
 }
 
-/// A stored draft, sealed.
-#[derive(Clone, Debug)]
-pub struct StoredDraft {
-    /// Version, another one after each change.
-    pub version: Uuid,
-    /// Id of the data key that seals the draft.
-    pub data_key: Uuid,
-    /// Envelope of the draft.
-    pub sealed: Vec<u8>,
-    /// Wrapped data keys of the tenant, the newest first.
-    pub keys: Vec<DataKey>,
-}
-
-/// Draft to be stored.
-#[derive(Debug)]
-pub struct NewDraft {
-    /// Version that is replaced; `None` to begin a draft.
-    pub replaces: Option<Uuid>,
-    /// Version, one that no draft had before.
-    pub version: Uuid,
-    /// Id of the data key that seals the draft.
-    pub data_key: Uuid,
-    /// Envelope of the draft.
-    pub sealed: Vec<u8>,
-    /// Lifetime of the draft from now on, in seconds.
-    pub keep_s: u32,
-}
-
 /// Result of storing a draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DraftStored {
@@ -67,21 +36,14 @@ pub enum DraftStored {
     TooMany,
 }
 
-#[derive(FromRow)]
-struct Row {
-    version: Uuid,
-    data_key_id: Uuid,
-    sealed: Vec<u8>,
-}
-
 impl Store {
     /// Returns a draft, until it expires.
     ///
     /// # Errors
     /// The database is out of reach or fails.
-    pub async fn web_draft(&self, place: DraftPlace) -> Result<Option<StoredDraft>, StoreError> {
+    pub async fn web_draft(&self, place: DraftPlace) -> Result<Option<SealedRow>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(place.tenant)).await?;
-        let row: Option<Row> = sqlx::query_as(
+        let row: Option<SealedColumns> = sqlx::query_as(
             "select version, data_key_id, sealed from web_drafts
              where tenant_id = $1 and principal_id = $2 and server_id = $3 and form = $4 and expires_at > now()",
         )
@@ -91,14 +53,12 @@ impl Store {
         .bind(place.form.as_slice())
         .fetch_optional(&mut *tx)
         .await?;
-        let keys = if row.is_some() { secrets::keys(&mut tx, place.tenant).await? } else { Vec::new() };
+        let draft = match row {
+            Some(row) => Some(row.with_keys(&mut tx, place.tenant).await?),
+            None => None,
+        };
         tx.commit().await?;
-        Ok(row.map(|row| StoredDraft {
-            version: row.version,
-            data_key: row.data_key_id,
-            sealed: row.sealed,
-            keys,
-        }))
+        Ok(draft)
     }
 
     /// Begins a draft or replaces the version that was read, unless the key has `drafts_max` others.
@@ -108,7 +68,7 @@ impl Store {
     pub async fn put_web_draft(
         &self,
         place: DraftPlace,
-        new: &NewDraft,
+        new: &NewSealedRow,
         drafts_max: i64,
     ) -> Result<DraftStored, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(place.tenant)).await?;
@@ -177,17 +137,12 @@ impl Store {
     /// # Errors
     /// The database is out of reach or fails.
     pub async fn delete_expired_drafts(&self) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
-        let deleted = sqlx::query(
+        let expired = sqlx::query(
             "delete from web_drafts where (tenant_id, principal_id, server_id, form) in (
                  select tenant_id, principal_id, server_id, form from web_drafts where expires_at < now()
                  order by expires_at limit $1)",
-        )
-        .bind(EXPIRED_BATCH)
-        .execute(&mut *tx)
-        .await?;
-        tx.commit().await?;
-        Ok(deleted.rows_affected() == EXPIRED_BATCH as u64)
+        );
+        self.delete_expired(expired).await
     }
 }
 

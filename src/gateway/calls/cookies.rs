@@ -15,7 +15,7 @@ use crate::gateway::catalog::ServerEntry;
 use crate::gateway::credentials::{data_key, open_data_key, random, unsealable};
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
-use crate::store::{CookieOwners, CookiePlace, CookiesStored, FoundCookies, NewCookies, StoreError};
+use crate::store::{CookieOwners, CookiePlace, CookiesStored, FoundCookies, NewSealedRow, StoreError};
 use crate::upstream::CallCookies;
 
 /// Attempts to store cookies that other calls change at the same time.
@@ -124,8 +124,8 @@ impl Calls {
         let nonce: [u8; NONCE_BYTES] = random()?;
         let sealed = seal::seal(&key, nonce, sealed_for(place), &jar.to_text()).map_err(unsealable)?;
         let (version, keep_s) = (Uuid::now_v7(), COOKIES_KEPT_S);
-        let new = NewCookies { owners, replaces, version, data_key, sealed, keep_s };
-        let stored = self.store.put_web_cookies(place, &new).await;
+        let new = NewSealedRow { replaces, version, data_key, sealed, keep_s };
+        let stored = self.store.put_web_cookies(place, owners, &new).await;
         stored.map_err(|error| GatewayError::from_store(error, "cookies"))
     }
 }

@@ -14,7 +14,7 @@ use crate::domain::web_page::facts::PageFacts;
 use crate::gateway::catalog::Tool;
 use crate::gateway::credentials::{data_key, open_data_key, random};
 use crate::gateway::tenants::Caller;
-use crate::store::{DraftPlace, DraftStored, NewDraft};
+use crate::store::{DraftPlace, DraftStored, NewSealedRow};
 
 /// Most drafts of one key.
 const DRAFTS_MAX: i64 = 20;
@@ -67,7 +67,7 @@ impl Calls {
         let nonce: [u8; NONCE_BYTES] = random().map_err(|_| unreadable())?;
         let sealed = seal::seal(&key, nonce, sealed_for(&place), draft.to_text().as_bytes());
         let sealed = sealed.map_err(|_| unreadable())?;
-        let new = NewDraft { replaces, version: Uuid::now_v7(), data_key, sealed, keep_s: DRAFT_KEPT_S };
+        let new = NewSealedRow { replaces, version: Uuid::now_v7(), data_key, sealed, keep_s: DRAFT_KEPT_S };
         let stored = self.store.put_web_draft(place, &new, DRAFTS_MAX).await.map_err(|error| {
             tracing::warn!(%error, tenant = %place.tenant, "a draft could not be stored");
             unreadable()
