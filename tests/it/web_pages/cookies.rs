@@ -13,12 +13,12 @@ use crate::support::{Api, Gateway, Mcp, Outcome, Stage, Tenant, eventually, sett
 /// Name of a session, as sites make them.
 const SESSION: &str = "8f3a9c1b2d4e5f60718293a4";
 
-async fn call(api: &Api) -> Outcome {
+pub(super) async fn call(api: &Api) -> Outcome {
     Mcp::bare(api).run("destructive", "shop:set_theme", &json!({"color": "x"})).await
 }
 
 /// Starts a site that sets these cookies once its form is sent.
-async fn site(cookies: &[&str]) -> FormSite {
+pub(super) async fn site(cookies: &[&str]) -> FormSite {
     let text = format!("<title>Thanks</title><p role=status>Thank you, {SESSION}");
     let answer = cookies.iter().fold(Reply::page(&text), |reply, cookie| reply.with("set-cookie", cookie));
     FormSite::start(&[("GET /list", Reply::page(&theme("t", ""))), ("POST /theme", answer)]).await
@@ -29,7 +29,7 @@ async fn shop(stage: &Stage, site: &FormSite) -> Tenant {
 }
 
 /// Returns the cookies of the requests since the last time, each sorted.
-fn sent(site: &FormSite) -> Vec<String> {
+pub(super) fn sent(site: &FormSite) -> Vec<String> {
     let sorted = |text: &str| {
         let mut all: Vec<&str> = text.split("; ").collect();
         all.sort_unstable();
@@ -38,7 +38,7 @@ fn sent(site: &FormSite) -> Vec<String> {
     site.take().iter().map(|request| sorted(request.header("cookie"))).collect()
 }
 
-async fn rows(stage: &Stage) -> i64 {
+pub(super) async fn rows(stage: &Stage) -> i64 {
     stage.database.count("select count(*) from web_cookies").await
 }
 

@@ -3,6 +3,7 @@
 mod autofill;
 mod browser;
 mod cookies;
+mod cookies_outdated;
 mod demos;
 mod execution;
 mod form_site;
