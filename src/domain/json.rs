@@ -101,6 +101,11 @@ impl Member<'_> {
     }
 }
 
+/// Returns the value of the member called `name`; `None` without one.
+pub fn value_of<'a>(members: &[Member<'a>], name: &str) -> Option<&'a str> {
+    members.iter().find(|member| member.name == name).map(|member| member.value)
+}
+
 /// Checks that `text` is one JSON value (RFC 8259), nested at most [`DEPTH_MAX`] levels, in which no object
 /// has two members of one name.
 ///

@@ -73,7 +73,7 @@ pub async fn handle(
     let mut attempt = Attempt::now(caller, Source::Rest);
     attempt.request_id = Some(request_id.0.clone());
     attempt.client_address = ClientAddress::in_extensions(&parts.extensions);
-    attempt.trace_id = common::trace::trace_id(&parts.headers, None);
+    attempt.trace_id = common::trace::trace_id(&parts.headers, &[]);
     attempt.language = headers::language(&parts.headers);
     // the socket counts as its connection, with a request under way, until it ends
     let held = parts.extensions.remove::<Peer>();

@@ -44,7 +44,8 @@ pub(super) struct McpCall<'a> {
     pub(super) id: &'a str,
     pub(super) body: &'a Bytes,
     pub(super) params: &'a [Member<'a>],
-    pub(super) meta: Option<&'a str>,
+    /// Members of `_meta`; none without it.
+    pub(super) meta: &'a [Member<'a>],
     pub(super) attempt: Attempt,
     /// Whether the client reads event streams.
     pub(super) streams: bool,
@@ -282,16 +283,12 @@ impl McpCall<'_> {
 
     /// Returns the members of the caller's `_meta` that are forwarded: all but the progress token and those of the protocol.
     pub(super) fn forwarded_meta(&self) -> Result<Vec<(String, Bytes)>, &'static str> {
-        let Some(meta) = self.meta else { return Ok(Vec::new()) };
-        let Ok(members) = json::top_level_members(meta) else { return Ok(Vec::new()) };
-        if members.len() > MEMBERS_MAX {
-            return Err(TOO_MANY_MEMBERS);
-        }
-        let token = members.iter().find(|m| m.name == PROGRESS_TOKEN).map(|m| m.value);
+        let token = json::value_of(self.meta, PROGRESS_TOKEN);
         if token.is_some_and(|raw| raw != "null" && !is_id(raw)) {
             return Err("Invalid params: progressToken must be a string or an integer of at most 512 bytes");
         }
-        let forwarded = members
+        let forwarded = self
+            .meta
             .iter()
             .filter(|m| m.name != PROGRESS_TOKEN && !m.name.starts_with("io.modelcontextprotocol/"))
             .map(|m| (m.name.to_string(), self.body.slice_ref(m.value.as_bytes())));
@@ -320,7 +317,7 @@ impl McpCall<'_> {
     }
 
     pub(super) fn progress_token(&self) -> Option<String> {
-        let [token] = json::find_members(self.meta?, [PROGRESS_TOKEN]).ok()?;
+        let token = json::value_of(self.meta, PROGRESS_TOKEN);
         token.filter(|raw| self.streams && *raw != "null").map(str::to_owned)
     }
 }

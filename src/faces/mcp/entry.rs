@@ -9,6 +9,7 @@ use http::HeaderMap;
 
 use super::Endpoint;
 use super::listen::ListenStream;
+use crate::domain::json::Member;
 use crate::domain::settings::ToolNames;
 use crate::faces::Faces;
 use crate::faces::body::{BodyError, read_body};
@@ -56,8 +57,8 @@ impl<'a> McpEntry<'a> {
         self.names.unwrap_or(self.caller.settings.tool_names)
     }
 
-    /// Creates the attempt of a request with this raw id and `_meta`.
-    pub(super) fn attempt(self, headers: &HeaderMap, id: &str, meta: Option<&str>) -> Attempt {
+    /// Creates the attempt of a request with this raw id and these members of `_meta`.
+    pub(super) fn attempt(self, headers: &HeaderMap, id: &str, meta: &[Member<'_>]) -> Attempt {
         let mut attempt = Attempt::now(Arc::clone(self.caller), self.endpoint.source());
         attempt.request_id = Some(id.trim_matches('"').to_owned());
         attempt.client_address = self.address;

@@ -125,7 +125,11 @@ async fn post(entry: McpEntry<'_>, request: Request) -> Response {
     };
     // the whole body was checked: this only finds the members
     let members = entry.parse(&body, || json::top_level_members(params)).await.unwrap_or_default();
-    let meta = members.iter().find(|member| member.name == "_meta").map(|member| member.value);
+    let meta = match json::value_of(&members, "_meta") {
+        Some(raw) => entry.parse(&body, || json::top_level_members(raw)).await.unwrap_or_default(),
+        None => Vec::new(),
+    };
+    let meta = &*meta;
     let is_modern = modern::is_modern(headers, &method, meta);
     let asked = OperationQuestion { id: Some(id), meta, ..question(entry, &parts, began, &method) };
     let (operation, body) = (&Operation::begin(&asked), &body);
@@ -133,7 +137,9 @@ async fn post(entry: McpEntry<'_>, request: Request) -> Response {
     let incoming = Incoming { entry, headers, id, method, members, meta, body, operation };
     let answered = within_span(operation.here(), async {
         match is_modern {
-            _ if members.len() > MEMBERS_MAX => Err(RpcError::invalid_params(TOO_MANY_MEMBERS)),
+            _ if members.len().max(meta.len()) > MEMBERS_MAX => {
+                Err(RpcError::invalid_params(TOO_MANY_MEMBERS))
+            }
             true => incoming.modern().await,
             false => incoming.handshake().await,
         }
@@ -171,7 +177,7 @@ fn question<'a>(
         began,
         method,
         id: None,
-        meta: None,
+        meta: &[],
     }
 }
 
@@ -179,6 +185,7 @@ fn question<'a>(
 fn notified(entry: McpEntry<'_>, parts: &Parts, began: Instant, method: &str, params: &str) -> Operation {
     let headers = &parts.headers;
     let [meta] = json::find_members(params, ["_meta"]).unwrap_or_default();
+    let meta = &*meta.and_then(|meta| json::top_level_members(meta).ok()).unwrap_or_default();
     let operation = Operation::begin(&OperationQuestion { meta, ..question(entry, parts, began, method) });
     match session(entry, headers) {
         _ if modern::is_modern(headers, method, meta) => {
@@ -240,7 +247,7 @@ struct Incoming<'a> {
     id: &'a str,
     method: &'a str,
     members: &'a [Member<'a>],
-    meta: Option<&'a str>,
+    meta: &'a [Member<'a>],
     body: &'a Bytes,
     operation: &'a Operation,
 }

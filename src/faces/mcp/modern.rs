@@ -8,7 +8,7 @@ use http::HeaderMap;
 
 use super::jsonrpc::RpcError;
 use super::{MODERN, methods};
-use crate::domain::json::{self, Member};
+use crate::domain::json::{Member, value_of};
 use crate::domain::relay::LogLevel;
 use crate::domain::rounds::{CAPABILITIES_BYTES_MAX, Capabilities, TooLarge};
 use crate::gateway::Client;
@@ -20,16 +20,14 @@ const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
 /// Returns whether a request is modern, by its `_meta` or its header. The header alone does not make `initialize` modern:
 /// such a client may still shake hands. Its `_meta` does, as the conformance suite expects.
-pub(super) fn is_modern(headers: &HeaderMap, method: &str, meta: Option<&str>) -> bool {
-    let by_meta =
-        meta.and_then(|meta| json::find_members(meta, [VERSION]).ok()).is_some_and(|[v]| v.is_some());
-    by_meta || (method != "initialize" && header(headers, "mcp-protocol-version") == Some(MODERN))
+pub(super) fn is_modern(headers: &HeaderMap, method: &str, meta: &[Member<'_>]) -> bool {
+    value_of(meta, VERSION).is_some()
+        || (method != "initialize" && header(headers, "mcp-protocol-version") == Some(MODERN))
 }
 
 /// Returns the revision in `_meta`, known or not. Without one, the request is modern by its header.
-pub(super) fn said(meta: Option<&str>) -> Option<String> {
-    let [version] = meta.and_then(|meta| json::find_members(meta, [VERSION]).ok()).unwrap_or_default();
-    version.map_or_else(|| Some(MODERN.to_owned()), |raw| serde_json::from_str(raw).ok())
+pub(super) fn said(meta: &[Member<'_>]) -> Option<String> {
+    value_of(meta, VERSION).map_or_else(|| Some(MODERN.to_owned()), |raw| serde_json::from_str(raw).ok())
 }
 
 /// Checks a modern request. Returns the client as it describes itself.
@@ -37,12 +35,9 @@ pub(super) fn check(
     headers: &HeaderMap,
     method: &str,
     params: &[Member<'_>],
-    meta: Option<&str>,
+    meta: &[Member<'_>],
 ) -> Result<Client, RpcError> {
-    let [version, capabilities, client] = meta
-        .and_then(|meta| json::find_members(meta, [VERSION, CAPABILITIES, CLIENT]).ok())
-        .ok_or_else(|| RpcError::missing_meta(format!("Invalid params: _meta must carry {VERSION}")))?;
-    let version: String = version
+    let version: String = value_of(meta, VERSION)
         .and_then(|raw| serde_json::from_str(raw).ok())
         .ok_or_else(|| RpcError::missing_meta(format!("Invalid params: _meta must carry {VERSION}")))?;
     match header(headers, "mcp-protocol-version") {
@@ -56,10 +51,10 @@ pub(super) fn check(
     if version != MODERN {
         return Err(RpcError::unsupported_version(&version));
     }
-    if !capabilities.is_some_and(|raw| raw.starts_with('{')) {
+    if !value_of(meta, CAPABILITIES).is_some_and(|raw| raw.starts_with('{')) {
         return Err(RpcError::missing_meta(format!("Invalid params: _meta must carry {CAPABILITIES}")));
     }
-    self::capabilities(meta).map_err(|TooLarge| {
+    capabilities(meta).map_err(|TooLarge| {
         RpcError::missing_meta(format!(
             "Invalid params: {CAPABILITIES}: more than {CAPABILITIES_BYTES_MAX} bytes about being asked"
         ))
@@ -68,19 +63,17 @@ pub(super) fn check(
         return Err(RpcError::header_mismatch("Mcp-Method must be the request's method"));
     }
     check_name(headers, method, params)?;
-    Ok(client.map(methods::client).unwrap_or_default())
+    Ok(value_of(meta, CLIENT).map(methods::client).unwrap_or_default())
 }
 
 /// Returns the capabilities of a client to be asked something during a request.
-pub(super) fn capabilities(meta: Option<&str>) -> Result<Capabilities, TooLarge> {
-    let declared = meta.and_then(|meta| json::find_members(meta, [CAPABILITIES]).ok());
-    Capabilities::read(declared.and_then(|[raw]| raw).unwrap_or("{}"))
+pub(super) fn capabilities(meta: &[Member<'_>]) -> Result<Capabilities, TooLarge> {
+    Capabilities::read(value_of(meta, CAPABILITIES).unwrap_or("{}"))
 }
 
 /// Returns the lowest level of log messages that a request asks for; `None` for none, and for a level that is not known.
-pub(super) fn log_level(meta: Option<&str>) -> Option<LogLevel> {
-    let [level] = json::find_members(meta?, [LOG_LEVEL]).ok()?;
-    LogLevel::parse(&serde_json::from_str::<String>(level?).ok()?)
+pub(super) fn log_level(meta: &[Member<'_>]) -> Option<LogLevel> {
+    LogLevel::parse(&serde_json::from_str::<String>(value_of(meta, LOG_LEVEL)?).ok()?)
 }
 
 /// Checks that `Mcp-Name` repeats the name or URI that a request is about.

@@ -13,6 +13,7 @@ use super::Endpoint;
 use super::jsonrpc::{BROKEN, RpcError};
 use super::session::Session;
 use crate::domain::end::End;
+use crate::domain::json::Member;
 use crate::domain::measure::{Between, OTHER, Transport, known_method, known_version};
 use crate::domain::span::{Span, TENANT, shown, shown_uri};
 use crate::domain::trace::TraceParent;
@@ -33,7 +34,8 @@ pub(super) struct OperationQuestion<'a> {
     pub(super) method: &'a str,
     /// Raw id; `None` for notifications.
     pub(super) id: Option<&'a str>,
-    pub(super) meta: Option<&'a str>,
+    /// Members of `_meta`; none without it.
+    pub(super) meta: &'a [Member<'a>],
 }
 
 /// Object of an upstream's that a request is about. It is recorded only if it exists, since clients send any name.

@@ -89,7 +89,7 @@ impl McpEntry<'_> {
             return;
         };
         if method == "tools/call" {
-            self.record(&self.attempt(&headers, id, None), params, code, message).await;
+            self.record(&self.attempt(&headers, id, &[]), params, code, message).await;
         }
     }
 
@@ -98,7 +98,7 @@ impl McpEntry<'_> {
         let Ok(text) = std::str::from_utf8(body) else { return };
         let found = self.parse(body, || json::find_members(text, ["id", "method", "params"])).await;
         let Ok([id, Some("\"tools/call\""), params]) = found else { return };
-        let attempt = self.attempt(headers, id.unwrap_or("null"), None);
+        let attempt = self.attempt(headers, id.unwrap_or("null"), &[]);
         self.record(&attempt, params, error.name(), error.message()).await;
     }
 }

@@ -101,7 +101,7 @@ impl Exchange {
         let mut attempt = Attempt::now(caller, source(&parts.headers));
         attempt.request_id = request_id;
         attempt.client_address = client::ClientAddress::in_extensions(&parts.extensions);
-        attempt.trace_id = wire::trace::trace_id(&parts.headers, None);
+        attempt.trace_id = wire::trace::trace_id(&parts.headers, &[]);
         attempt.language = wire::headers::language(&parts.headers);
         let (span, attempt) = RequestSpan::begin(&faces, &parts, attempt);
         let bytes_max = faces.options.request_bytes_max;

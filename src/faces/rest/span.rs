@@ -25,7 +25,7 @@ impl RequestSpan {
     pub(super) fn begin(faces: &Faces, parts: &Parts, attempt: Attempt) -> (RequestSpan, Attempt) {
         let tracer = faces.gateway.options.tracer.as_ref().filter(|_| parts.uri.path() == PATH);
         let begun = tracer
-            .and_then(|tracer| tracer.begin(wire::trace::incoming(&parts.headers, None), attempt.started));
+            .and_then(|tracer| tracer.begin(wire::trace::incoming(&parts.headers, &[]), attempt.started));
         let Some((trace, span)) = begun else { return (RequestSpan::default(), attempt) };
         let span = span.map(|span| describe(span, faces, parts, &attempt));
         (RequestSpan(Mutex::new(span)), attempt.traced(&trace))

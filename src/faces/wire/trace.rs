@@ -4,15 +4,12 @@ use std::borrow::Cow;
 
 use http::HeaderMap;
 
-use crate::domain::json;
+use crate::domain::json::{Member, value_of};
 use crate::domain::trace::{Incoming, TraceParent};
 
-/// Returns the trace context of a request. The raw `_meta` of its message takes precedence over the headers (SEP-414).
-pub fn incoming(headers: &HeaderMap, meta: Option<&str>) -> Incoming {
-    let told = meta.and_then(|meta| json::find_members(meta, ["traceparent", "tracestate", "baggage"]).ok());
-    let text = |raw: Option<&str>| raw.and_then(|raw| serde_json::from_str::<String>(raw).ok());
-    let told = told.unwrap_or_default().map(text);
-    let [parent, state, baggage] = &told;
+/// Returns the trace context of a request. The `_meta` of its message takes precedence over the headers (SEP-414).
+pub fn incoming(headers: &HeaderMap, meta: &[Member<'_>]) -> Incoming {
+    let [parent, state, baggage] = &["traceparent", "tracestate", "baggage"].map(|name| text(meta, name));
     let (carried_state, carried_baggage) = (list(headers, "tracestate"), list(headers, "baggage"));
     Incoming::read(
         [parent.as_deref(), state.as_deref(), baggage.as_deref()],
@@ -21,12 +18,15 @@ pub fn incoming(headers: &HeaderMap, meta: Option<&str>) -> Incoming {
 }
 
 /// Returns the id of the trace that a request belongs to; `None` without a valid one.
-pub fn trace_id(headers: &HeaderMap, meta: Option<&str>) -> Option<String> {
-    let told = meta.and_then(|meta| json::find_members(meta, ["traceparent"]).ok());
-    let told = told.and_then(|[raw]| raw.and_then(|raw| serde_json::from_str::<String>(raw).ok()));
-    let told = told.and_then(|text| TraceParent::parse(&text));
+pub fn trace_id(headers: &HeaderMap, meta: &[Member<'_>]) -> Option<String> {
+    let told = text(meta, "traceparent").and_then(|text| TraceParent::parse(&text));
     let carried = || TraceParent::parse(only(headers, "traceparent")?);
     told.or_else(carried).map(|parent| parent.trace_id())
+}
+
+/// Returns the text of a member; `None` without one, and for a value that is no string.
+fn text(meta: &[Member<'_>], name: &str) -> Option<String> {
+    serde_json::from_str(value_of(meta, name)?).ok()
 }
 
 /// Returns the value of a header that must not be repeated; `None` if it is, since any of the values may be meant.
@@ -53,6 +53,7 @@ mod tests {
     use http::{HeaderName, HeaderValue};
 
     use super::*;
+    use crate::domain::json::top_level_members;
 
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -77,7 +78,7 @@ mod tests {
             ("baggage", "e=5"),
             ("baggage", "f=6"),
         ]);
-        let read = incoming(&headers, None);
+        let read = incoming(&headers, &[]);
         assert_eq!(read.parent, TraceParent::parse(PARENT));
         assert_eq!(
             (read.state.as_deref(), read.baggage.as_deref()),
@@ -88,13 +89,14 @@ mod tests {
     #[test]
     fn of_several_parents_none_is_one() {
         let several = headers(&[("traceparent", PARENT), ("traceparent", PARENT), ("tracestate", "a=1")]);
-        assert_eq!(incoming(&several, None), Incoming::default());
-        assert_eq!(trace_id(&several, None), None);
+        assert_eq!(incoming(&several, &[]), Incoming::default());
+        assert_eq!(trace_id(&several, &[]), None);
         // whatever the message says counts
         let meta = format!(r#"{{"traceparent":"{PARENT}"}}"#);
-        let read = incoming(&several, Some(&meta));
+        let meta = top_level_members(&meta).unwrap();
+        let read = incoming(&several, &meta);
         assert_eq!((read.parent, read.link), (TraceParent::parse(PARENT), None));
-        assert_eq!(trace_id(&several, Some(&meta)), trace_id(&headers(&[("traceparent", PARENT)]), None));
+        assert_eq!(trace_id(&several, &meta), trace_id(&headers(&[("traceparent", PARENT)]), &[]));
     }
 
     #[test]
@@ -105,9 +107,9 @@ mod tests {
             headers.append("tracestate", member.clone());
             headers.append("baggage", member);
         }
-        let read = incoming(&headers, None);
+        let read = incoming(&headers, &[]);
         assert_eq!((read.state, read.baggage.unwrap().split(',').count()), (None, 33));
         headers.append("baggage", HeaderValue::from_bytes(b"x=\xff").unwrap());
-        assert_eq!(incoming(&headers, None).baggage, None);
+        assert_eq!(incoming(&headers, &[]).baggage, None);
     }
 }
