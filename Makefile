@@ -29,7 +29,7 @@ tools:
 
 # all tests; TESTS are arguments of nextest: make test TESTS="-E 'test(replicas)'"
 test: tools
-	@echo "not among these tests: Claude Code and Codex (make agents-test), the release before (make upgrade-test)"
+	@echo "not among these tests: Claude Code, Codex and Gemini CLI (make agents-test), the release before (make upgrade-test)"
 	cargo nextest run $(TESTS)
 
 # `make demo` and `make test`, each on a bare Debian of its own; RUN names one of them, or ci; root, Debian; not in CI
@@ -42,7 +42,7 @@ upgrade-test:
 	deploy/needs.sh rust c git postgres cargo-nextest
 	tests/upgrade/run.sh $(FROM)
 
-# Claude Code and Codex with a scripted model, of nearly 400 MB each from npm; Linux (x64); not in CI
+# Claude Code, Codex and Gemini CLI with a scripted model, nearly 900 MB from npm; Linux (x64); not in CI
 agents-test:
 	deploy/needs.sh rust c ps node postgres cargo-nextest
 	tests/clients/agents.sh

@@ -1,5 +1,5 @@
-// A model that does as it is told, for agents (Claude Code, Codex): the Anthropic Messages API and the OpenAI Responses API,
-// both as streams.
+// A model that does as it is told, for agents (Claude Code, Codex, Gemini CLI): the Anthropic Messages API, the OpenAI Responses
+// API and the Gemini API, all as streams.
 //
 //   node scripted_model.mjs TOOL ARGUMENTS_JSON CALLS
 //
@@ -86,8 +86,26 @@ const responses = {
   },
 };
 
+/** Google: `POST /v1beta/models/MODEL:streamGenerateContent`. */
+const contents = {
+  tools: (body) => (body.tools ?? []).flatMap((entry) => entry.functionDeclarations ?? []),
+  results: (body) => (body.contents.at(-1)?.parts ?? []).filter((part) => part.functionResponse).map((part) => part.functionResponse.response),
+  answer: (response, body, number, call) => {
+    const part = call ? { functionCall: { id: `call_${number}`, name: call.name, args: JSON.parse(args) } } : { text: TEXT };
+    const candidates = [{ index: 0, content: { role: 'model', parts: [part] }, finishReason: 'STOP' }];
+    const usageMetadata = { promptTokenCount: 1, candidatesTokenCount: 1, totalTokenCount: 2 };
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.end(`data: ${JSON.stringify({ candidates, usageMetadata })}\n\n`);
+  },
+};
+
+function apiOf(path) {
+  if (path.endsWith(':streamGenerateContent')) return contents;
+  return { '/v1/messages': messages, '/v1/responses': responses }[path];
+}
+
 async function answer(response, api, body) {
-  const offered = api.tools(body).find(({ name }) => name === tool || name?.endsWith(`__${tool}`));
+  const offered = api.tools(body).find(({ name }) => name === tool || name?.endsWith(`_${tool}`));
   if (offered === undefined) return api.answer(response, body, 0);
   asked += 1;
   const number = asked;
@@ -97,7 +115,7 @@ async function answer(response, api, body) {
 }
 
 const server = http.createServer((request, response) => {
-  const api = { '/v1/messages': messages, '/v1/responses': responses }[request.url.split('?')[0]];
+  const api = apiOf(request.url.split('?')[0]);
   if (!request.url.startsWith('/')) say({ beyond: `${request.method} ${request.url}` });
   let text = '';
   request.setEncoding('utf8');

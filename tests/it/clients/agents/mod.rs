@@ -1,5 +1,7 @@
 //! Claude Code and Codex, driven by a scripted model on loopback: neither of them hangs on a permission request. They are too
-//! large for the tests of every build, so `make agents-test` installs and runs them.
+//! large for the tests of every build, so `make agents-test` installs and runs them, and Gemini CLI with them.
+
+mod connect;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,43 +31,43 @@ const WAITS: &str = "Waiting for approval";
 enum Agent {
     ClaudeCode,
     Codex,
+    Gemini,
 }
 
 impl Agent {
-    const ALL: [Agent; 2] = [Agent::ClaudeCode, Agent::Codex];
+    /// Agents whose calls wait for a person.
+    const ASKING: [Agent; 2] = [Agent::ClaudeCode, Agent::Codex];
 
     /// The program itself: the one that npm puts on the PATH starts it, and would leave it behind when killed.
-    fn program(self) -> PathBuf {
+    fn program(self) -> Command {
         let path = match self {
             Agent::ClaudeCode => "@anthropic-ai/claude-code-linux-x64/claude",
             Agent::Codex => "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
+            Agent::Gemini => "@google/gemini-cli/bundle/gemini.js",
         };
-        Path::new(ROOT).join("tests/clients/agents/node_modules").join(path)
-    }
-
-    /// Name as a client of MCP.
-    fn client(self) -> &'static str {
+        let path: PathBuf = Path::new(ROOT).join("tests/clients/agents/node_modules").join(path);
+        assert!(path.exists(), "{self:?}: `make agents-test` installs it on Linux (x64)");
         match self {
-            Agent::ClaudeCode => "claude-code",
-            Agent::Codex => "codex-mcp-client",
+            Agent::Gemini => {
+                let mut command = Command::new(node());
+                command.arg(path);
+                command
+            }
+            _ => Command::new(path),
         }
     }
 
-    /// Command of one turn without a terminal, which keeps its files in this folder.
-    fn turn(self, home: &Path, model: &str, gateway: &str, key: &Api) -> Command {
-        let mut command = Command::new(self.program());
+    /// Command of the program with its files in this folder, whose model and proxy are at this URL.
+    fn command(self, home: &Path, model: &str) -> Command {
+        let mut command = self.program();
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("HOME", home).current_dir(home);
+        command.env("HOME", home).env("TMPDIR", home).current_dir(home).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // nothing beyond loopback
         command.envs(["HTTP_PROXY", "HTTPS_PROXY", "https_proxy"].map(|name| (name, model)));
         command.envs([("NO_PROXY", "127.0.0.1"), ("no_proxy", "127.0.0.1")]);
-        command.env("MCPPROXY_API_KEY", key.key.as_deref().unwrap());
         match self {
             Agent::ClaudeCode => {
-                let server = json!({"type": "http", "url": format!("{gateway}/mcp"),
-                    "headers": {"X-API-Key": "${MCPPROXY_API_KEY}"}});
-                let servers = json!({"mcpServers": {"mcpproxy": server}});
-                fs::write(home.join("mcp.json"), servers.to_string()).unwrap();
                 command.envs([("ANTHROPIC_BASE_URL", model), ("ANTHROPIC_API_KEY", "scripted")]);
                 command.envs(
                     ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY"]
@@ -73,12 +75,64 @@ impl Agent {
                 );
                 // else the model would have to search for the tools of the gateway first
                 command.env("ENABLE_TOOL_SEARCH", "false");
+            }
+            Agent::Codex => {
+                command.env("SCRIPTED_MODEL_KEY", "scripted");
+            }
+            Agent::Gemini => {
+                command.envs([("GOOGLE_GEMINI_BASE_URL", model), ("GEMINI_API_KEY", "scripted")]);
+            }
+        }
+        command
+    }
+
+    /// Name as a client of MCP.
+    fn client(self) -> &'static str {
+        match self {
+            Agent::ClaudeCode => "claude-code",
+            Agent::Codex => "codex-mcp-client",
+            Agent::Gemini => "gemini-cli-mcp-client",
+        }
+    }
+
+    /// Command of one turn without a terminal, which keeps its files in this folder.
+    fn turn(self, home: &Path, model: &str, gateway: &str, key: &Api) -> Command {
+        let mut command = self.command(home, model);
+        command.env("MCPPROXY_API_KEY", key.key.as_deref().unwrap());
+        match self {
+            Agent::ClaudeCode => {
+                let server = json!({"type": "http", "url": format!("{gateway}/mcp"),
+                    "headers": {"X-API-Key": "${MCPPROXY_API_KEY}"}});
+                let servers = json!({"mcpServers": {"mcpproxy": server}});
+                fs::write(home.join("mcp.json"), servers.to_string()).unwrap();
                 command.args(["--print", "Use the tool.", "--mcp-config", "mcp.json", "--strict-mcp-config"]);
                 command.args(["--allowedTools", "mcp__mcpproxy"]);
             }
             Agent::Codex => {
+                let settings = codex_settings(model);
                 let config = format!(
-                    r#"
+                    r#"{settings}
+[mcp_servers.mcpproxy]
+url = "{gateway}/mcp"
+env_http_headers = {{ "X-API-Key" = "MCPPROXY_API_KEY" }}
+required = true
+default_tools_approval_mode = "approve"
+"#
+                );
+                fs::write(home.join("config.toml"), config).unwrap();
+                command.env("CODEX_HOME", home);
+                command.args(["exec", "--skip-git-repo-check", "Use the tool."]);
+            }
+            Agent::Gemini => unreachable!("no test has it ask"),
+        }
+        command
+    }
+}
+
+/// Settings of Codex with the model at this URL.
+fn codex_settings(model: &str) -> String {
+    format!(
+        r#"
 model = "scripted"
 model_provider = "scripted"
 approval_policy = "never"
@@ -94,20 +148,8 @@ name = "scripted"
 base_url = "{model}/v1"
 wire_api = "responses"
 env_key = "SCRIPTED_MODEL_KEY"
-[mcp_servers.mcpproxy]
-url = "{gateway}/mcp"
-env_http_headers = {{ "X-API-Key" = "MCPPROXY_API_KEY" }}
-required = true
-default_tools_approval_mode = "approve"
 "#
-                );
-                fs::write(home.join("config.toml"), config).unwrap();
-                command.env("CODEX_HOME", home).env("SCRIPTED_MODEL_KEY", "scripted");
-                command.args(["exec", "--skip-git-repo-check", "Use the tool."]);
-            }
-        }
-        command
-    }
+    )
 }
 
 /// `tests/clients/scripted_model.mjs`; killed when dropped.
@@ -148,12 +190,12 @@ struct Turn {
 impl Turn {
     async fn begin(agent: Agent, scene: &Scene, key: &Api, calls: usize) -> Turn {
         let (model, home) = (Model::start(calls).await, tempfile::tempdir().unwrap());
-        let mut command = agent.turn(home.path(), &model.url, &scene.balancer.url, key);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let child = command.spawn().unwrap_or_else(|error| {
-            panic!("{agent:?}: {error}; `make agents-test` installs it on Linux (x64)")
-        });
-        Turn { agent, model, child, _home: home }
+        let command = agent.turn(home.path(), &model.url, &scene.balancer.url, key);
+        Turn::of(agent, command, model, home)
+    }
+
+    fn of(agent: Agent, mut command: Command, model: Model, home: tempfile::TempDir) -> Turn {
+        Turn { agent, model, child: command.spawn().unwrap(), _home: home }
     }
 
     /// The next question to the model, which must be this one: the results of the call before it.
@@ -188,7 +230,7 @@ impl Turn {
 #[ignore = "needs Claude Code and Codex: make agents-test"]
 async fn an_agent_that_nobody_answers_ends_its_turn() {
     let scene = Scene::start().await;
-    for agent in Agent::ALL {
+    for agent in Agent::ASKING {
         let key = scene.tenant.agent_with(json!({"in_band_answers": false})).await;
         let mut turn = Turn::begin(agent, &scene, &key, 1).await;
         assert_eq!(turn.asked(1).await, "[]", "{agent:?}");
@@ -208,7 +250,7 @@ async fn an_agent_that_nobody_answers_ends_its_turn() {
 async fn a_call_of_an_agent_that_a_person_allows_meanwhile_runs_once() {
     let scene = Scene::start().await;
     let approver = scene.tenant.approver().await.at(&scene.balancer.url);
-    for (done, agent) in Agent::ALL.into_iter().enumerate() {
+    for (done, agent) in Agent::ASKING.into_iter().enumerate() {
         let key = scene.tenant.agent_with(json!({"in_band_answers": false})).await;
         let mut turn = Turn::begin(agent, &scene, &key, 2).await;
         turn.asked(1).await;
@@ -230,7 +272,7 @@ async fn a_call_of_an_agent_that_a_person_allows_meanwhile_runs_once() {
 #[ignore = "needs Claude Code and Codex: make agents-test"]
 async fn an_agent_that_is_shown_a_form_without_a_person_ends_its_turn() {
     let scene = Scene::start().await;
-    for agent in Agent::ALL {
+    for agent in Agent::ASKING {
         let key = scene.tenant.agent().await;
         let mut turn = Turn::begin(agent, &scene, &key, 1).await;
         turn.asked(1).await;
@@ -239,6 +281,7 @@ async fn an_agent_that_is_shown_a_form_without_a_person_ends_its_turn() {
         let (state, reads, rounds) = match agent {
             Agent::ClaudeCode => ("pending", WAITS, 2),
             Agent::Codex => ("denied", "Refused by", 1),
+            Agent::Gemini => unreachable!("no test has it ask"),
         };
         let request = scene.request(&key).await;
         assert_eq!(request["state"], state, "{agent:?}: {request}");
