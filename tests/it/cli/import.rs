@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{Api, Run, Stage, Tool, Upstream, cli, cli_with};
+use crate::support::{Api, Run, Stage, Tool, Upstream, cli, cli_reading, cli_with};
 
 const TOKEN: &str = "s3cret-token";
 
@@ -175,4 +175,34 @@ async fn one_that_is_refused_keeps_no_other_away() {
     );
     assert_eq!(desk.servers().await, ["b"]);
     desk.import("{}", &[]).await.failed(2, "has no servers");
+}
+
+#[tokio::test]
+async fn what_is_left_behind_is_said() {
+    let stage = Stage::start().await;
+    let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
+    let desk = desk(&stage).await;
+    let claude = json!({
+        "mcpServers": {"No\u{1b}tes\nx": {"url": upstream.url, "disabledTools": ["wipe"], "oauth": {}}},
+        "projects": {"/srv/a": {"mcpServers": {"own": {"url": "https://own.example"}}}, "/srv/b": {"mcpServers": {}}},
+    });
+    let run = desk.import(&claude.to_string(), &[]).await.ok();
+    let line = r"+ no-tes-x (No\u{1b}tes\nx in the file): [up] (not taken: disabledTools, oauth)";
+    assert_eq!(run.out.lines().next().map(|line| line.replace(&upstream.url, "[up]")).as_deref(), Some(line));
+    for says in [
+        "warning: disabledTools keeps tools of no-tes-x from the client, and the gateway offers them all: mcpproxy tools block \
+         no-tes-x:TOOL blocks one",
+        "not imported: servers of the project /srv/a, which are only in this file",
+        "1 added: mcpproxy upstream list shows them",
+    ] {
+        assert!(run.err.contains(says), "{says}: {run:?}");
+    }
+    assert!(!run.err.contains("/srv/b"), "{run:?}");
+    assert_eq!(desk.servers().await, ["no-tes-x"]);
+    // a second run warns as well, and adds nothing
+    let again = desk.import(&claude.to_string(), &[]).await.ok();
+    assert!(again.err.contains("warning: disabledTools") && !again.err.contains("added:"), "{again:?}");
+    let text = format!("{{\"servers\": {{\"piped\": {{\"url\": \"{}\"}}}}}}", upstream.url);
+    cli_reading(&desk.admin, &["import", "-"], &text).await.ok();
+    assert_eq!(desk.servers().await, ["no-tes-x", "piped"]);
 }

@@ -85,6 +85,18 @@ mod tests {
         assert!(refused.contains("belongs to another user"), "{refused}");
     }
 
+    /// Claude Code writes its file while it runs.
+    #[test]
+    fn a_change_of_somebody_else_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mcp.json");
+        fs::write(&path, "newer").unwrap();
+        let refused = replace(&path, "old", "new").unwrap_err().to_string();
+        assert!(refused.contains("somebody else has just changed it"), "{refused}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "newer");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
     #[test]
     fn only_an_own_file_is_deleted() {
         let folder = tempfile::tempdir().unwrap();
