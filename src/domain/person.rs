@@ -15,6 +15,8 @@ pub struct Person {
     pub identity: Option<IdentityId>,
     /// Root of the key that created this one; `None` where the bootstrap key did.
     pub creator: Option<KeyId>,
+    /// Roots of the keys that created other keys of its line of rotations; `None` for the bootstrap key.
+    pub line_creators: Vec<Option<KeyId>>,
 }
 
 /// Fact by which the holders of two keys are one person.
@@ -38,7 +40,14 @@ pub enum OnePerson {
 
 impl Person {
     /// Holder of the platform's bootstrap key.
-    pub const PLATFORM: Person = Person { key: None, root: None, owner: None, identity: None, creator: None };
+    pub const PLATFORM: Person = Person {
+        key: None,
+        root: None,
+        owner: None,
+        identity: None,
+        creator: None,
+        line_creators: Vec::new(),
+    };
 
     /// Returns whether both are one person.
     pub fn is_same_as(&self, other: &Person) -> bool {
@@ -46,9 +55,12 @@ impl Person {
     }
 
     /// Returns the first fact by which both are one person: the same key or a rotation of it, the same identity, or owner in any
-    /// case, or one created the other. So the bootstrap key is one person with each key that it created, and these are persons of their own.
+    /// case, or one created the other or a key of its line of rotations. So the bootstrap key is one person with each key that it
+    /// created, and these are persons of their own.
     pub fn same_as(&self, other: &Person) -> Option<OnePerson> {
-        let made = |one: &Person, other: &Person| other.key.is_some() && one.root == other.creator;
+        let made = |one: &Person, other: &Person| {
+            other.key.is_some() && (one.root == other.creator || other.line_creators.contains(&one.root))
+        };
         let owner = |person: &Person| person.owner.as_deref().map(folded);
         if self.key == other.key {
             return Some(OnePerson::SameKey);
@@ -85,11 +97,17 @@ mod tests {
     fn person(key: u128, owner: Option<&str>, creator: Option<u128>) -> Person {
         let id = |n| KeyId(Uuid::from_u128(n));
         let owner = owner.map(str::to_owned);
-        Person { key: Some(id(key)), root: Some(id(key)), owner, identity: None, creator: creator.map(id) }
+        let (key, creator) = (Some(id(key)), creator.map(id));
+        Person { key, root: key, owner, identity: None, creator, line_creators: Vec::new() }
     }
 
     fn rotated(root: u128, person: Person) -> Person {
         Person { root: Some(KeyId(Uuid::from_u128(root))), ..person }
+    }
+
+    fn of_line(creators: &[Option<u128>], person: Person) -> Person {
+        let id = |n: &Option<u128>| n.map(|n| KeyId(Uuid::from_u128(n)));
+        Person { line_creators: creators.iter().map(id).collect(), ..person }
     }
 
     fn identified(identity: u128, person: Person) -> Person {
@@ -131,6 +149,9 @@ mod tests {
             ),
             (&rotated(1, person(4, None, Some(3))), person(2, None, Some(1)), Some(OnePerson::Made)),
             (&rotated(1, person(4, None, Some(3))), person(2, None, Some(4)), None),
+            (&plain, of_line(&[Some(1)], person(2, None, Some(3))), Some(OnePerson::Made)),
+            (&plain, of_line(&[None, Some(4)], person(2, None, Some(3))), None),
+            (&of_line(&[Some(4), None], person(2, None, Some(3))), Person::PLATFORM, Some(OnePerson::MadeBy)),
             (&Person::PLATFORM, Person::PLATFORM, Some(OnePerson::SameKey)),
         ] {
             let turned = match same {

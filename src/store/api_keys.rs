@@ -35,6 +35,14 @@ pub struct ApiKey {
     pub created_by: Option<KeyId>,
     /// First key of the line of rotations that the key belongs to; `None` if the key is no rotation.
     pub rotated_root: Option<KeyId>,
+    /// Key whose rotation made this one; `None` if the key is no rotation.
+    pub predecessor: Option<KeyId>,
+    /// Key that the last rotation of this one made; `None` if it was not rotated.
+    pub successor: Option<KeyId>,
+    /// Expiry that the last rotation of the key gave it; `None` if it was not rotated.
+    pub rotation_end: Option<DateTime<Utc>>,
+    /// Roots of the keys that created the keys before this one in its line; `None` for the bootstrap key.
+    pub line_creators: Vec<Option<KeyId>>,
     /// Visible start of the secret.
     pub prefix: String,
     /// SHA-256 of the secret.
@@ -86,10 +94,21 @@ pub struct NewApiKey {
     pub expires_at: Option<DateTime<Utc>>,
     /// Root of the key that creates this one; `None` for the bootstrap key.
     pub created_by: Option<KeyId>,
-    /// First key of the line of rotations that the key belongs to; `None` if the key is no rotation.
-    pub rotated_root: Option<KeyId>,
+    /// Rotation that creates the key; `None` if none does.
+    pub origin: Option<KeyOrigin>,
     /// Default quotas, for a tenant without its own.
     pub quotas: Quotas,
+}
+
+/// Rotation that creates a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyOrigin {
+    /// Key that is rotated.
+    pub predecessor: KeyId,
+    /// First key of the line of rotations.
+    pub root: KeyId,
+    /// Roots of the keys that created the keys of the line so far; `None` for the bootstrap key.
+    pub creators: Vec<Option<KeyId>>,
 }
 
 /// Columns of a [`KeyRow`]. The previous release does not record whether an owner was named. Such an owner
@@ -97,7 +116,8 @@ pub struct NewApiKey {
 macro_rules! key_columns {
     () => {
         "key_id, role, name, owner, coalesce(owner_given, owner <> name and owner <> role) as owner_given,
-             identity_id, created_by, rotated_root, prefix, hash, created_at, expires_at, revoked_at, last_used_at, version"
+             identity_id, created_by, rotated_root, predecessor, successor, rotation_end, line_creators, prefix, hash, created_at,
+             expires_at, revoked_at, last_used_at, version"
     };
 }
 
@@ -115,6 +135,10 @@ pub(super) struct KeyRow {
     identity_id: Option<Uuid>,
     created_by: Option<Uuid>,
     rotated_root: Option<Uuid>,
+    predecessor: Option<Uuid>,
+    successor: Option<Uuid>,
+    rotation_end: Option<DateTime<Utc>>,
+    line_creators: Option<Vec<Option<Uuid>>>,
     prefix: String,
     hash: Vec<u8>,
     created_at: DateTime<Utc>,
@@ -140,6 +164,15 @@ impl TryFrom<KeyRow> for ApiKey {
             identity_id: row.identity_id.map(IdentityId),
             created_by: row.created_by.map(KeyId),
             rotated_root: row.rotated_root.map(KeyId),
+            predecessor: row.predecessor.map(KeyId),
+            successor: row.successor.map(KeyId),
+            rotation_end: row.rotation_end,
+            line_creators: row
+                .line_creators
+                .into_iter()
+                .flatten()
+                .map(|creator| creator.map(KeyId))
+                .collect(),
             prefix: row.prefix,
             hash,
             created_at: row.created_at,
@@ -343,11 +376,14 @@ async fn insert(tx: &mut Unit, tenant: TenantId, new: &NewApiKey, rev: i64) -> R
     let count: i64 = sqlx::query_scalar(quotas::counted_keys!()).bind(tenant.0).fetch_one(&mut **tx).await?;
     let quotas = quotas::of(tx, tenant, &new.quotas).await?;
     quotas::check(count, quotas.keys, "keys")?;
+    let origin = new.origin.as_ref();
+    let creators: Option<Vec<Option<Uuid>>> =
+        origin.map(|origin| origin.creators.iter().map(|creator| creator.map(|key| key.0)).collect());
     let row: KeyRow = sqlx::query_as(concat!(
         "insert into api_keys
              (tenant_id, key_id, role, name, owner, prefix, hash, expires_at, created_by, rev, owner_given,
-              identity_id, rotated_root)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) returning ",
+              identity_id, rotated_root, predecessor, line_creators)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) returning ",
         key_columns!()
     ))
     .bind(tenant.0)
@@ -362,7 +398,9 @@ async fn insert(tx: &mut Unit, tenant: TenantId, new: &NewApiKey, rev: i64) -> R
     .bind(rev)
     .bind(new.owner_given)
     .bind(new.identity_id.map(|identity| identity.0))
-    .bind(new.rotated_root.map(|root| root.0))
+    .bind(origin.map(|origin| origin.root.0))
+    .bind(origin.map(|origin| origin.predecessor.0))
+    .bind(creators)
     .fetch_one(&mut **tx)
     .await?;
     row.try_into()

@@ -61,7 +61,7 @@ pub use activity_read::{ActivityFilter, ActivityRow};
 pub use activity_summary::{ActivityCount, ActivitySummary, CallSummary, DecisionCount, SummaryScope};
 pub use activity_tail::{Commit, Tail};
 pub use activity_write::Close;
-pub use api_keys::{AccessRows, ApiKey, KeyPatch, KeyRotation, NewApiKey, RotatedKey};
+pub use api_keys::{AccessRows, ApiKey, KeyOrigin, KeyPatch, KeyRotation, NewApiKey, RotatedKey};
 pub use client_replies::NewReply;
 pub use client_sessions::{KEY_SESSIONS_MAX, SESSION_URIS_MAX, SessionOf, SessionWishes, WishOutcome};
 pub use consent::{

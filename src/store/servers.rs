@@ -153,6 +153,7 @@ impl Server {
             owner: self.adder_owner.clone(),
             identity: self.adder_identity.map(IdentityId),
             creator: self.adder_creator.map(KeyId),
+            line_creators: Vec::new(),
         })
     }
 }

@@ -113,6 +113,7 @@ fn who_may_decide() {
         owner: owner.map(str::to_owned),
         identity: None,
         creator: Some(KeyId(Uuid::from_u128(9))),
+        line_creators: Vec::new(),
     };
     let requester = person(1, Some("ana"));
     let (own, same, other) = (person(1, Some("ana")), person(2, Some("ANA")), person(3, Some("eva")));

@@ -34,6 +34,8 @@ struct Shown<'a> {
     expires_at: Option<String>,
     revoked_at: Option<String>,
     last_used_at: Option<String>,
+    predecessor_id: Option<KeyId>,
+    successor_id: Option<KeyId>,
     version: i64,
     /// Secret of the key; only in the answer that creates it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +55,8 @@ fn shown<'a>(key: &'a ApiKey, secret: Option<&'a str>) -> Shown<'a> {
         expires_at: key.expires_at.map(show::time),
         revoked_at: key.revoked_at.map(show::time),
         last_used_at: key.last_used_at.map(show::time),
+        predecessor_id: key.predecessor,
+        successor_id: key.successor,
         version: key.version,
         key: secret,
     }
@@ -162,6 +166,10 @@ mod tests {
             identity_id: Some(IdentityId(Uuid::nil())),
             created_by: None,
             rotated_root: None,
+            predecessor: None,
+            successor: Some(KeyId(Uuid::nil())),
+            rotation_end: None,
+            line_creators: Vec::new(),
             prefix: "mcpk_abcdefg".into(),
             hash: [7; 32],
             created_at: DateTime::UNIX_EPOCH,
@@ -173,7 +181,8 @@ mod tests {
         let expected = json!({
             "id": "00000000-0000-0000-0000-000000000000", "role": "agent", "name": "n", "owner": "o", "owner_given": true,
             "identity_id": "00000000-0000-0000-0000-000000000000", "prefix": "mcpk_abcdefg", "created_at": "1970-01-01T00:00:00.000Z", "expires_at": null,
-            "revoked_at": null, "last_used_at": null, "version": 3,
+            "revoked_at": null, "last_used_at": null, "predecessor_id": null,
+            "successor_id": "00000000-0000-0000-0000-000000000000", "version": 3,
         });
         assert_eq!(serde_json::to_value(shown(&key, None)).unwrap(), expected);
         assert_eq!(serde_json::to_value(shown(&key, Some("s"))).unwrap()["key"], "s");

@@ -179,19 +179,29 @@ pub(super) fn out_of_band(
     view: &ConsentView,
     decision: ConsentDecision,
 ) -> Result<Assurance, MayNotDecide> {
-    consent::assurance_of(decision, caller.role, &caller.person, &requester(&view.row), view.assurance)
+    consent::assurance_of(
+        decision,
+        caller.role,
+        &caller.person,
+        &requester(caller, &view.row),
+        view.assurance,
+    )
 }
 
 /// Returns the person who asked, as known at that time: a change of the owner or the identity since then
-/// changes nothing.
-fn requester(row: &ConsentRow) -> Person {
+/// changes nothing. Only the creators of its rotations are those of now.
+fn requester(caller: &Caller, row: &ConsentRow) -> Person {
     let key = |id: Uuid| (!id.is_nil()).then_some(KeyId(id));
+    let (principal, root) = (key(row.principal), key(row.principal_root.unwrap_or(row.principal)));
+    let rotations = principal.zip(root).map(|(key, root)| caller.persons_of(key, root));
+    let creators = |person: Person| person.line_creators.into_iter().chain([person.creator]);
     Person {
-        key: key(row.principal),
-        root: key(row.principal_root.unwrap_or(row.principal)),
+        key: principal,
+        root,
         owner: row.person.clone(),
         identity: row.identity_id.map(IdentityId),
         creator: row.creator.and_then(key),
+        line_creators: rotations.into_iter().flatten().flat_map(creators).collect(),
     }
 }
 

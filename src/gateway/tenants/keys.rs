@@ -116,7 +116,7 @@ impl Tenants {
             settings: request.settings,
             expires_at: request.expires_at,
             created_by: caller.person.root,
-            rotated_root: None,
+            origin: None,
             quotas: self.options.quotas,
         };
         let key = self

@@ -3,13 +3,16 @@
 use chrono::{DateTime, Utc};
 use serde_json::Map;
 
-use super::{ApiKey, KeyRow, NewApiKey, find, insert};
+use super::{ApiKey, KeyOrigin, KeyRow, NewApiKey, find, insert};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::quota::Quotas;
 use crate::store::revisions::{self, RevisionKind};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::unit::Unit;
 use crate::store::{Store, StoreError, consent, policies, settings};
+
+/// Most keys that may have created keys of one line of rotations.
+const LINE_CREATORS_MAX: usize = 100;
 
 /// Rotation of a key: the secret of its successor, and its own end.
 #[derive(Clone, Debug)]
@@ -50,10 +53,16 @@ impl KeyRotation {
                 false => StoreError::Rotated(successor.id),
             });
         }
-        let expires_at = before.map_or(old.expires_at, |successor| successor.expires_at);
+        // an expiry that somebody has set since the rotation holds; the release before does not mark the end of a rotation
+        let is_end_of_rotation = old.rotation_end.is_none_or(|end| old.expires_at == Some(end));
+        let expires_at = match before.filter(|_| is_end_of_rotation) {
+            Some(successor) => successor.expires_at,
+            None => old.expires_at,
+        };
         if old.has_ended(self.now) || expires_at.is_some_and(|at| at <= self.now) {
             return Err(StoreError::Conflict("the key is revoked or has expired: make a new one"));
         }
+        let creators = creators(old.line_creators.clone(), old.created_by)?;
         Ok(NewApiKey {
             role: old.role,
             name: old.name.clone(),
@@ -65,9 +74,23 @@ impl KeyRotation {
             settings: Map::new(),
             expires_at,
             created_by: self.created_by,
-            rotated_root: Some(old.root()),
+            origin: Some(KeyOrigin { predecessor: old.id, root: old.root(), creators }),
             quotas: self.quotas,
         })
+    }
+}
+
+/// Adds the creator of a key to those of the keys before it in its line.
+fn creators(
+    mut before: Vec<Option<KeyId>>,
+    creator: Option<KeyId>,
+) -> Result<Vec<Option<KeyId>>, StoreError> {
+    if !before.contains(&creator) {
+        before.push(creator);
+    }
+    match before.len() <= LINE_CREATORS_MAX {
+        true => Ok(before),
+        false => Err(StoreError::Conflict("the key was rotated by too many different keys: make a new one")),
     }
 }
 
@@ -97,7 +120,7 @@ impl Store {
         consent::copy_grants(&mut tx, tenant, keys, rev).await?;
         let grants_ended = consent::count_grants_to_others(&mut tx, tenant, key).await?;
         let ends_at = old.expires_at.map_or(rotation.ends_at, |at| at.min(rotation.ends_at));
-        end(&mut tx, tenant, key, ends_at, rev).await?;
+        end(&mut tx, tenant, keys, ends_at, rev).await?;
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await?;
         Ok(RotatedKey { successor, ends_at, grants_ended })
     }
@@ -123,23 +146,42 @@ async fn latest_successor(
     row.map(ApiKey::try_from).transpose()
 }
 
-/// Sets the end of a key.
+/// Sets the end of a key, and the key that replaces it.
 async fn end(
     tx: &mut Unit,
     tenant: TenantId,
-    key: KeyId,
+    (key, successor): (KeyId, KeyId),
     at: DateTime<Utc>,
     rev: i64,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "update api_keys set expires_at = $3, version = version + 1, rev = $4
+        "update api_keys set expires_at = $3, rotation_end = $3, successor = $5, version = version + 1, rev = $4
          where tenant_id = $1 and key_id = $2",
     )
     .bind(tenant.0)
     .bind(key.0)
     .bind(at)
     .bind(rev)
+    .bind(successor.0)
     .execute(&mut **tx)
     .await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn creators_of_a_line_are_counted_once_and_bounded() {
+        let key = |n| Some(KeyId(Uuid::from_u128(n)));
+        assert_eq!(creators(Vec::new(), None).unwrap(), [None]);
+        assert_eq!(creators(vec![None, key(1)], None).unwrap(), [None, key(1)]);
+        assert_eq!(creators(vec![None], key(1)).unwrap(), [None, key(1)]);
+        let full: Vec<_> = (0..100).map(key).collect();
+        assert_eq!(creators(full.clone(), key(99)).unwrap(), full);
+        assert!(matches!(creators(full, None), Err(StoreError::Conflict(_))));
+    }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{asked, asking, decide, state};
+use crate::support::Api;
 
 #[tokio::test]
 async fn nobody_allows_their_own_call() {
@@ -80,6 +81,42 @@ async fn the_bootstrap_key_is_no_second_person_for_keys_that_it_made() {
     super::set(&tenant, json!([])).await;
     let id = asked(&agent, &json!({"n": 4})).await;
     decide(&tenant.platform, &id, "allow_once").await.expect(200);
+}
+
+/// Whoever rotates a key sees the secret of the successor, and a client may have any of them.
+#[tokio::test]
+async fn nobody_allows_calls_of_a_line_of_rotations_with_a_key_that_they_made() {
+    let rule = json!([{"id": "four-eyes", "effect": "ask", "ask": {"assurance": "approver"}}]);
+    let (stage, tenant, _upstream) = asking(&[], rule).await;
+    let (first, second, third) = (tenant.admin().await, tenant.admin().await, tenant.admin().await);
+    let made = async |by: &Api, path: &str, body: &Value| {
+        let made = by.post(path, body).await.expect(201);
+        let mut key = stage.gateway.anonymous().with_key(made["key"].as_str().unwrap());
+        key.id = made["id"].as_str().unwrap().to_owned();
+        key
+    };
+    let rotated =
+        async |by: &Api, key: &Api| made(by, &format!("/api/v1/keys/{}/rotate", key.id), &json!({})).await;
+    let agent = made(&first, "/api/v1/keys", &json!({"role": "agent"})).await;
+    let early = asked(&agent, &json!({"n": 1})).await;
+    let successor = rotated(&second, &agent).await;
+    // of the key before as well, which is the same person
+    for by in [&first, &second] {
+        decide(by, &early, "allow_once").await.refused(403, "self_approval");
+    }
+    let last = rotated(&third, &successor).await;
+    let mut connection = stage.database.connect().await;
+    for gone in [&agent, &successor] {
+        tenant.platform.delete(&format!("/api/v1/keys/{}", gone.id)).await.expect(204);
+        let row = format!("delete from api_keys where key_id = '{}'", gone.id);
+        sqlx::query(sqlx::AssertSqlSafe(row)).execute(&mut connection).await.unwrap();
+    }
+    let id = asked(&last, &json!({"n": 2})).await;
+    for by in [&first, &second, &third] {
+        let says = decide(by, &id, "allow_once").await.refused(403, "self_approval");
+        assert!(says.contains("your key made the key that asked"), "{says}");
+    }
+    decide(&tenant.admin().await, &id, "allow_once").await.expect(200);
 }
 
 #[tokio::test]

@@ -27,9 +27,11 @@ async fn a_keys_life() {
       "name": "ci",
       "owner": "ada@example.com",
       "owner_given": true,
+      "predecessor_id": null,
       "prefix": "[text]",
       "revoked_at": null,
       "role": "agent",
+      "successor_id": null,
       "version": "[number]"
     }
     "#);
@@ -47,9 +49,11 @@ async fn a_keys_life() {
       "name": "ci",
       "owner": "ada@example.com",
       "owner_given": true,
+      "predecessor_id": null,
       "prefix": "[text]",
       "revoked_at": null,
       "role": "agent",
+      "successor_id": null,
       "version": "[number]"
     }
     "#);

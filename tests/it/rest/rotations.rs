@@ -49,6 +49,46 @@ async fn a_key_with_a_successor_is_rotated_again_once_that_is_revoked() {
     assert_eq!(rotate(&admin, &other).await["expires_at"], Value::Null);
 }
 
+/// The end that a rotation gives a key is not one that somebody chose.
+#[tokio::test]
+async fn an_expiry_that_was_set_after_a_rotation_holds_for_the_next_successor() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let admin = tenant.admin().await;
+    for chosen in [json!("2035-01-31T00:00:00.000Z"), Value::Null] {
+        let old = json!(tenant.key(&json!({"role": "agent", "expires_at": EXPIRES})).await.id);
+        let path = format!("/api/v1/keys/{}", old.as_str().unwrap());
+        let lost = rotate(&admin, &old).await;
+        admin.patch(&path, &json!({"expires_at": chosen})).await.expect(200);
+        revoke(&admin, &lost["id"]).await;
+        let again = rotate(&admin, &old).await;
+        assert_eq!(again["expires_at"], chosen);
+        // another name is no other expiry
+        admin.patch(&path, &json!({"name": "renamed"})).await.expect(200);
+        revoke(&admin, &again["id"]).await;
+        assert_eq!(rotate(&admin, &old).await["expires_at"], chosen);
+    }
+}
+
+#[tokio::test]
+async fn keys_name_what_they_replace_and_what_replaces_them() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let admin = tenant.admin().await;
+    let old = json!(tenant.agent().await.id);
+    let lost = rotate(&admin, &old).await;
+    revoke(&admin, &lost["id"]).await;
+    let new = rotate(&admin, &old).await;
+    let links = async |id: &Value| {
+        let key = admin.get(&format!("/api/v1/keys/{}", id.as_str().unwrap())).await.expect(200);
+        [key["predecessor_id"].clone(), key["successor_id"].clone()]
+    };
+    assert_eq!(links(&old).await, [Value::Null, new["id"].clone()]);
+    assert_eq!(links(&lost["id"]).await, [old.clone(), Value::Null]);
+    assert_eq!(links(&new["id"]).await, [old.clone(), Value::Null]);
+    assert_eq!([&new["predecessor_id"], &new["successor_id"]], [&old, &Value::Null]);
+}
+
 #[tokio::test]
 async fn of_two_rotations_at_one_moment_one_wins() {
     let stage = Stage::start().await;
