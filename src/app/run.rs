@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig, named_key};
 use super::lifecycle::{Leave, hangups, leave_when_stopped, reload_on_hangup, stop_on_signals};
+use super::listeners::BoundSockets;
 use super::live_settings::{self, SettingsInForce};
 use super::local_postgres::LocalPostgres;
 use super::telemetry::{self, LogDirectives, Metrics, Traces};
-use super::{listeners, memory_budget, open_files, own_memory};
+use super::{memory_budget, open_files, own_memory};
 use crate::domain::bootstrap::BootstrapKey;
 use crate::domain::id::ReplicaId;
 use crate::domain::quota::Quotas;
@@ -47,11 +48,14 @@ pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
     let log_filter = telemetry::start(&config.telemetry);
     open_files::raise(&config.limits);
     let (stop, hangups) = (stop_on_signals()?, hangups()?);
+    // before a private database is made, which would be left behind
+    let sockets = BoundSockets::bind(&config.server)?;
     let (options, local) = database(&config.database, &config.limits, &config.host).await?;
     if let Some(file) = &config.bootstrap_key_file {
         tracing::info!("the bootstrap key, which is the platform's, is in {}", file.display());
     }
-    let served = serve_on(&config, (&options, local.is_some()), (stop, hangups), &log_filter).await;
+    let place = (sockets, (&options, local.is_some()));
+    let served = serve_on(&config, place, (stop, hangups), &log_filter).await;
     if let Some(local) = local {
         local.stop().await;
     }
@@ -167,7 +171,7 @@ async fn database(
 
 async fn serve_on(
     config: &Config,
-    (database, is_private): (&StoreOptions, bool),
+    (sockets, (database, is_private)): (BoundSockets, (&StoreOptions, bool)),
     (stop, hangups): (CancellationToken, Signal),
     log_filter: &LogDirectives,
 ) -> anyhow::Result<()> {
@@ -196,7 +200,7 @@ async fn serve_on(
     let gateway = Gateway::new(store, Arc::clone(&egress), tls, options).map(Arc::new);
     let gateway = gateway.context("search.embeddings_url cannot be used")?;
     gateway.servers.settle_master_keys().await?;
-    let (listener, admin) = (listeners::clients(&config.server)?, listeners::admin(&config.server)?);
+    let (listener, admin) = sockets.listen()?;
     gateway.upkeep.start().await.context("the gateway could not register with its database")?;
     reload_on_hangup(&gateway, hangups);
     let log = gateway.upkeep.run_log();

@@ -1,13 +1,14 @@
 //! A gateway with a private database, as somebody who tries it out has it.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Mcp, OwnPostgres, Tool, Upstream};
+use crate::support::{Gateway, Mcp, OwnPostgres, Tool, Upstream, cli_with};
 
 /// Page with the commands that copy a private database.
 const OPERATIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md");
@@ -64,6 +65,29 @@ async fn programs_reach_neither_secrets_nor_data() {
     assert_eq!(seen[paths[0]], "rwm", "the file is where it was said to be: {seen}");
     gateway.terminate();
     gateway.ended().await;
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_found_before_a_database_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (listen, admin, variable) in [
+        (&*taken, "", "MCPPROXY__SERVER__LISTEN"),
+        ("127.0.0.1:0", &*taken, "MCPPROXY__SERVER__ADMIN_LISTEN"),
+    ] {
+        let data = folder.path().join(variable);
+        let env = [
+            ("MCPPROXY__DATA_DIR", data.to_str().unwrap()),
+            ("MCPPROXY__SERVER__LISTEN", listen),
+            ("MCPPROXY__SERVER__ADMIN_LISTEN", admin),
+        ];
+        let run = cli_with(&env, &["serve"]).await;
+        run.failed(1, &format!("cannot listen on {taken}"));
+        assert!(run.err.contains(variable), "{run:?}");
+        assert!(!data.join("postgres").exists(), "{run:?}");
+    }
 }
 
 /// Two starts, of which the first makes the cluster: some seconds.
