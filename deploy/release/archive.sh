@@ -25,8 +25,11 @@ fi
 deploy/release/files.sh "$binary" "$work/$name"
 install -m 644 LICENSE README.md CHANGELOG.md "$work/$name/"
 
+# root's: whoever unpacks it as root would give the program to the user that had the number of the one who made it
+owner=(--owner=0 --group=0 --numeric-owner)
+if tar --version | grep -q bsdtar; then owner=(--uid 0 --gid 0 --uname '' --gname ''); fi
 # tar of macOS adds files with extended attributes otherwise
-COPYFILE_DISABLE=1 tar -C "$work" -czf "$folder/$name.tar.gz" "$name"
+COPYFILE_DISABLE=1 tar -C "$work" "${owner[@]}" -czf "$folder/$name.tar.gz" "$name"
 checksum() { if command -v sha256sum >/dev/null; then sha256sum "$@"; else shasum -a 256 "$@"; fi; }
 (cd "$folder" && checksum "$name.tar.gz" >"$name.tar.gz.sha256")
 echo "$folder/$name.tar.gz"

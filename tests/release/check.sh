@@ -36,6 +36,8 @@ grep -qF 'make install PREFIX="$HOME/.local"' "$out/refused" || fail "make insta
 say "the archive"
 archive="$(deploy/release/archive.sh "$out/archives" image-check)"
 (cd "$out/archives" && sha256sum --check --quiet ./*.sha256)
+owners="$(tar --numeric-owner -tvzf "$archive" | awk '{ print $2 }' | sort -u)"
+[ "$owners" = 0/0 ] || fail "the files of the archive are of $owners, not of root"
 tar -C "$out" -xzf "$archive"
 unpacked="$out/$(basename "$archive" .tar.gz)"
 has "$unpacked"
