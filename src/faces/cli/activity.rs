@@ -2,6 +2,7 @@
 
 mod provenance;
 mod watch;
+mod wide;
 
 use chrono::{DateTime, Local, Utc};
 use clap::{Args, Subcommand};
@@ -10,7 +11,7 @@ use serde_json::Value;
 use super::client::{ApiClient, ApiQuery};
 use super::connection::ApiConnection;
 use super::failure::Failure;
-use super::output::{self, Column, Output, text};
+use super::output::{self, Column, Format, Output, text};
 use super::{input, show};
 use crate::domain::json;
 
@@ -69,7 +70,8 @@ struct List {
     /// Maximum number of records
     #[arg(long, default_value_t = 50, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Also show the columns CODE, TYPE, TIER, OWNER, KEY, KEY ID, CLIENT and ADDRESS
+    /// Also show the columns CODE, TYPE, TIER, OWNER, KEY, KEY ID, CLIENT, ADDRESS, ALLOWED BY (rule or person) and
+    /// ARGUMENTS (secrets are masked, long ones cut)
     #[arg(long)]
     wide: bool,
     /// Show words instead of icons; output to anything but a terminal has no icons
@@ -250,10 +252,11 @@ impl List {
         self.window.add(&mut query, Utc::now())?;
         query.add("contains", self.contains);
         let limit = self.limit as usize;
-        let items = client.list(&["activity"], &query, limit).await?;
+        let mut items = client.list(&["activity"], &query, limit).await?;
         let mut columns = columns(!self.no_icons && output::is_terminal()).to_vec();
-        if self.wide {
-            columns.extend(WIDE);
+        if self.wide && self.output.format == Format::Table {
+            columns.extend(wide::COLUMNS);
+            items = wide::Answers::default().added_to(client, items).await;
         }
         self.output.items(&items, &columns)?;
         if items.len() == limit {
@@ -262,17 +265,6 @@ impl List {
         Ok(())
     }
 }
-
-const WIDE: [Column; 8] = [
-    ("CODE", |record| text(record, "error_code")),
-    ("TYPE", |record| text(record, "type")),
-    ("TIER", |record| text(record, "tier")),
-    ("OWNER", |record| text(record, "owner")),
-    ("KEY", |record| text(record, "key_name")),
-    ("KEY ID", |record| text(record, "key_id")),
-    ("CLIENT", client),
-    ("ADDRESS", |record| text(record, "client_address")),
-];
 
 fn columns(with_icons: bool) -> &'static [Column] {
     const WORDS: [Column; 7] = with_intent(operation);
@@ -295,13 +287,6 @@ const fn with_intent(intent: fn(&Value) -> String) -> [Column; 7] {
         ("STATUS", |record| text(record, "status")),
         ("DURATION", duration),
     ]
-}
-
-/// Returns name and version of the client program, as it gave them.
-fn client(record: &Value) -> String {
-    let client = record.get("client").unwrap_or(&Value::Null);
-    let (name, version) = (text(client, "name"), text(client, "version"));
-    format!("{name} {version}").trim().to_owned()
 }
 
 /// Returns the tool of a record; of one about a permission request the step, the tool of the request, and the decision if

@@ -197,6 +197,12 @@ impl ApiClient {
         self.holder().await.is_some_and(|holder| holder.role == PLATFORM)
     }
 
+    /// Returns the tenant that the key acts in; `None` for a platform key that names none, or if that cannot be found out.
+    pub(super) async fn tenant_name(&self) -> Option<&str> {
+        let holder = self.holder().await?;
+        (holder.role != PLATFORM || self.is_in_tenant()).then_some(&*holder.tenant)
+    }
+
     async fn holder(&self) -> Option<&Holder> {
         let ask = async || {
             let request =

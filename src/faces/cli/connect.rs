@@ -38,6 +38,10 @@ pub struct ConnectCommand {
     /// Name of the gateway in the client: letters, digits, - and _
     #[arg(long, default_value = "mcpproxy")]
     name: String,
+    /// Key for the client, of role agent or operator, instead of a new one or the command's own. Prefer the environment: other
+    /// users can read command lines [env: MCPPROXY_CLIENT_KEY]
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
     /// Print the configuration, and the link that installs it, instead of writing it
     #[arg(long)]
     print: bool,
@@ -60,7 +64,10 @@ impl ConnectCommand {
                 "--name must be 1 to {NAME_CHARS_MAX} letters, digits, - and _"
             )));
         }
-        let api = self.connection.client()?;
+        let mut api = self.connection.client()?;
+        if let Some(key) = self.key.clone().or_else(|| input::variable("MCPPROXY_CLIENT_KEY")) {
+            api = with_key_of_client(&api, &key).await?;
+        }
         match self.client.file().filter(|_| !self.print) {
             Some(file) => self.write(&api, &file).await,
             None if self.print => self.show(&api).await,
@@ -81,6 +88,11 @@ impl ConnectCommand {
             output::note(&format!("it belongs into {}", file.display()));
         }
         output::note(&key.told());
+        if key.made.is_some() {
+            output::note(
+                "Each run with --print makes a key: --key KEY or MCPPROXY_CLIENT_KEY takes one that is there.",
+            );
+        }
         output::note(&told_tools(&check(api, &key).await?));
         Ok(())
     }
@@ -220,7 +232,7 @@ impl ConnectCommand {
             // an IDE may be told to approve reads by itself
             "settings": {"unannotated_tools": "distrust"},
         });
-        if let (Some(owner), Some(body)) = (input::variable("USER"), body.as_object_mut()) {
+        if let (Some(owner), Some(body)) = (owner_of_new(api).await?, body.as_object_mut()) {
             body.insert("owner".to_owned(), owner.into());
         }
         let made = api.send(Method::POST, &["keys"], body.to_string()).await?.json()?;
@@ -253,6 +265,35 @@ impl ClientKey {
             });
         }
         Failure::Unwritten(sentence)
+    }
+}
+
+/// Returns the owner of a new key: the login, or else whoever owns the key that makes it. Nobody is named as the owner of the
+/// platform's.
+async fn owner_of_new(api: &ApiClient) -> Result<Option<String>, Failure> {
+    if let Some(login) = ["USER", "LOGNAME"].into_iter().find_map(input::variable) {
+        return Ok(Some(login));
+    }
+    let id = text(&api.get(&["status"], &ApiQuery::default()).await?.json()?, "key_id");
+    if id.is_empty() {
+        return Ok(None);
+    }
+    let own = api.get(&["keys", &id], &ApiQuery::default()).await?.json()?;
+    Ok(Some(text(&own, "owner")).filter(|_| own.get("owner_given") == Some(&Value::Bool(true))))
+}
+
+/// Returns a client with a key that was given for the MCP client.
+///
+/// # Errors
+/// The key is of another role, or does not work.
+async fn with_key_of_client(api: &ApiClient, key: &str) -> Result<ApiClient, Failure> {
+    let api = api.with_key(key)?;
+    let role = text(&api.get(&["status"], &ApiQuery::default()).await?.json()?, "role");
+    match &*role {
+        "agent" | "operator" => Ok(api),
+        role => Err(Failure::Usage(format!(
+            "the key for the client (--key, MCPPROXY_CLIENT_KEY) is of role {role}: give one of role agent or operator"
+        ))),
     }
 }
 

@@ -68,7 +68,7 @@ struct Add {
     /// Name of the key
     #[arg(long)]
     name: Option<String>,
-    /// Owner of the key
+    /// Owner of the key: the person or robot that holds it [default: the name of the key]
     #[arg(long)]
     owner: Option<String>,
     /// Identity of the person who holds the key: keys with the same one are one person
@@ -98,14 +98,19 @@ struct Settings {
     output: Output,
 }
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 7] = [
     ("ID", |key| text(key, "id")),
     ("ROLE", |key| text(key, "role")),
     ("NAME", |key| text(key, "name")),
     ("OWNER", |key| text(key, "owner")),
     ("STATE", state),
+    ("PREFIX", |key| text(key, "prefix")),
     ("LAST USED", |key| text(key, "last_used_at")),
 ];
+
+/// Columns of a list in which a key has been rotated.
+const ROTATIONS: [Column; 2] =
+    [("REPLACES", |key| text(key, "predecessor_id")), ("REPLACED BY", |key| text(key, "successor_id"))];
 
 impl KeyCommand {
     pub(super) async fn run(self) -> Result<(), Failure> {
@@ -113,7 +118,11 @@ impl KeyCommand {
         match self.command {
             Command::Add(add) => add.run(&client).await,
             Command::List { output } => {
-                output.items(&client.list(&["keys"], &ApiQuery::default(), usize::MAX).await?, &COLUMNS)
+                let keys = client.list(&["keys"], &ApiQuery::default(), usize::MAX).await?;
+                let is_rotated = |key: &Value| ROTATIONS.iter().any(|(_, cell)| !cell(key).is_empty());
+                let is_any = keys.iter().any(|key| is_rotated(&output::parsed(key)));
+                let rotations = if is_any { &ROTATIONS[..] } else { &[] };
+                output.items(&keys, &[&COLUMNS[..], rotations].concat())
             }
             Command::Show { id, output } => {
                 check_id(&id)?;
@@ -137,6 +146,7 @@ impl Add {
     async fn run(self, client: &ApiClient) -> Result<(), Failure> {
         let mut body = Map::new();
         let is_agent = self.role == Role::Agent.as_str();
+        let is_owned = self.owner.is_some() || self.identity_id.is_some();
         body.insert("role".to_owned(), self.role.into());
         for (name, value) in [
             ("name", self.name),
@@ -154,6 +164,11 @@ impl Add {
         let answer = client.send(Method::POST, &["keys"], Value::Object(body).to_string()).await?;
         self.output.thing(&answer.text, show::fields)?;
         output::note("The secret in `key` is not shown again.");
+        if !is_owned {
+            output::note(
+                "Nobody is named as its owner, so it counts as a person of its own. --owner NAME says who holds a key.",
+            );
+        }
         if is_agent {
             output::note(
                 "With it in MCPPROXY_API_KEY, mcpproxy connect claude-code sets up a client (or codex, cursor, vscode, gemini, \

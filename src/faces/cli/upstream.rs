@@ -213,7 +213,8 @@ impl One {
 impl Add {
     async fn run(self, client: &ApiClient) -> Result<(), Failure> {
         if !self.words.is_empty() {
-            return Err(Failure::Usage(how_to_offer(&self.name, &self.words)));
+            let tenant = client.tenant_name().await.unwrap_or("TENANT");
+            return Err(Failure::Usage(how_to_offer(&self.name, &self.words, tenant)));
         }
         let mut body = Map::new();
         let (kind, place) = match (&self.program, &self.address) {
@@ -274,11 +275,13 @@ fn fields(raw: &str) -> String {
 }
 
 /// Returns what to do about a program that somebody wants to add by its words.
-fn how_to_offer(name: &str, words: &[String]) -> String {
+fn how_to_offer(name: &str, words: &[String], tenant: &str) -> String {
     let argv = serde_json::to_string(words).unwrap_or_default();
     format!(
         "the gateway runs only programs that its operator names. In the gateway's file:\n\n[stdio.commands.{name}]\n\
-         argv = {argv}\ntenants = [\"TENANT\"]\n\nthen: mcpproxy reload (as the platform; the gateway runs with --config), and mcpproxy upstream add {name} --command {name}"
+         argv = {argv}\nenv = {{ HOME = \"/var/cache/mcp\" }}\ntenants = [\"{tenant}\"]\n\n\
+         env is the program's whole environment. HOME is a folder that the program may write to, which npx and uvx need. Add the \
+         variables that the program asks for, such as a token. Without PATH it is /usr/local/bin:/usr/bin:/bin.\n\nthen: mcpproxy reload (as the platform; the gateway runs with --config), and mcpproxy upstream add {name} --command {name}"
     )
 }
 

@@ -51,6 +51,8 @@ async fn the_list_shows_what_was_meant() {
     );
     let wide = cli(&auditor, &["activity", "list", "--wide", "--limit", "1"]).await.ok();
     assert!(wide.out.contains("OWNER") && wide.err.contains("--limit shows more"), "{wide:?}");
+    let raw = cli(&auditor, &["activity", "list", "--wide", "-o", "json"]).await.ok();
+    assert!(!raw.out.contains("allowed_by"), "{raw:?}");
     cli(&auditor, &["activity", "list", "--limit", "0"]).await.failed(2, "--limit");
     cli(&auditor, &["activity", "list", "--status", "odd"]).await.failed(2, "status");
     cli(&auditor, &["activity", "list", "--since", "12y"]).await.failed(2, "--since 12y");

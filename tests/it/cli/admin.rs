@@ -20,7 +20,7 @@ async fn from_nothing_to_a_call() {
     let add = ["key", "add", "--role", "admin", "--owner", "ana", "--identity-id", IDENTITY, "-o", "json"];
     let made = cli(&platform, &add).await.ok();
     assert_eq!(made.json()["identity_id"], IDENTITY);
-    assert!(made.err.contains("not shown again"), "{made:?}");
+    assert!(made.err.contains("not shown again") && !made.err.contains("Nobody is named"), "{made:?}");
     let admin = stage.gateway.anonymous().with_key(made.json()["key"].as_str().unwrap());
     let added = cli(&admin, &["upstream", "add", "notes", &upstream.url, "-o", "json"]).await.ok().json();
     assert_eq!((&added["connection"], &added["last_error"]), (&json!("connected"), &json!(null)));
@@ -57,11 +57,25 @@ async fn a_key_is_rotated() {
     let stage = Stage::start().await;
     let tenant = stage.tenant("acme").await;
     let (admin, agent) = (tenant.admin().await, tenant.agent().await);
+    assert!(!cli(&admin, &["key", "list"]).await.ok().out.contains("REPLACE"));
     let made = cli(&admin, &["key", "rotate", &agent.id, "--overlap", "90m", "-o", "json"]).await.ok();
     let end = made.json()["replaces"]["expires_at"].as_str().unwrap().to_owned();
     assert!(made.err.contains(&format!("The old key works until {end}.")), "{made:?}");
-    let listed = cli(&admin, &["key", "list"]).await.ok().out;
-    assert!(listed.contains(&format!("until {end}")), "{listed}");
+    let list = cli(&admin, &["key", "list"]).await.ok();
+    assert!(list.out.contains(&format!("until {end}")), "{list:?}");
+    assert!(
+        list.out.lines().next().unwrap().ends_with("REPLACES                              REPLACED BY"),
+        "{list:?}"
+    );
+    let row = |id: &str| list.rows().into_iter().find(|row| row[0] == id).unwrap();
+    let (id, prefix) = (made.json()["id"].clone(), made.json()["prefix"].clone());
+    let (old, new) = (row(&agent.id), row(id.as_str().unwrap()));
+    assert_eq!(
+        (old.last(), new.last()),
+        (id.as_str().map(str::to_owned).as_ref(), Some(&agent.id)),
+        "{list:?}"
+    );
+    assert!(new.contains(&prefix.as_str().unwrap().to_owned()), "{list:?}");
     assert!(!made.err.contains("The new key") && !made.err.contains("decisions"), "{made:?}");
     let new = agent.with_key(made.json()["key"].as_str().unwrap());
     cli(&new, &["status"]).await.ok();

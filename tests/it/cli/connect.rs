@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Api, Run, Stage, cli, cli_with};
+use crate::support::{Api, Mcp, Run, Stage, cli, cli_with};
 
 /// Clients with a file of their own, that file, and the member that holds the servers.
 const FILES: [(&str, &str, &str); 5] = [
@@ -31,10 +31,14 @@ impl Home {
     }
 
     async fn connect(&self, caller: &Api, args: &[&str]) -> Run {
+        self.connect_with(&[("USER", "ana")], caller, args).await
+    }
+
+    async fn connect_with(&self, env: &[(&str, &str)], caller: &Api, args: &[&str]) -> Run {
         let (url, key) = (caller.base_url(), caller.key.clone().unwrap());
         let home = self.0.path().to_str().unwrap();
-        let env = [("MCPPROXY_URL", &*url), ("MCPPROXY_API_KEY", &*key), ("HOME", home), ("USER", "ana")];
-        cli_with(&env, &[&["connect"], args].concat()).await
+        let own = [("MCPPROXY_URL", &*url), ("MCPPROXY_API_KEY", &*key), ("HOME", home)];
+        cli_with(&[&own[..], env].concat(), &[&["connect"], args].concat()).await
     }
 
     fn json(&self, file: &str) -> Value {
@@ -69,7 +73,7 @@ async fn every_client_gets_a_key_that_works() {
     for (client, file, section) in FILES {
         let run = home.connect(&admin, &[client]).await.ok();
         assert!(run.out.contains("tools/list answers with") && run.out.contains("retrieve_tools"), "{run:?}");
-        assert!(!run.out.contains("mcpk_"), "{run:?}");
+        assert!(!run.out.contains("mcpk_") && !run.err.contains("mcpk_"), "{run:?}");
         let server = home.json(file)[section]["mcpproxy"].clone();
         assert!(server.to_string().contains(&url), "{client}: {server}");
         let key = stage.gateway.anonymous().with_key(&key_in(&server.to_string()));
@@ -141,6 +145,14 @@ async fn an_agent_connects_with_its_own_key() {
         run.out.contains("key: the one of this command") && copies(file.parent().unwrap()).is_empty(),
         "{run:?}"
     );
+    // the list is the one that the client will have
+    let operator = tenant.operator().await;
+    let run = Home::new().connect(&operator, &["windsurf"]).await.ok();
+    let listed = Mcp::bare(&operator).request("tools/list", "{}").await.json()["result"]["tools"].clone();
+    let names: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    let says = format!("checked: tools/list answers with {} ({})\n", names.len(), names.join(", "));
+    assert!(names.len() > 5 && run.out.contains(&says), "{says}: {run:?}");
     // the key of somebody else is replaced, though it works
     let other = tenant.agent().await;
     home.connect(&other, &["windsurf"]).await.ok();
@@ -164,6 +176,15 @@ async fn print_writes_nothing() {
         assert_eq!(link.is_empty(), !["cursor", "vscode"].contains(&client), "{run:?}");
     }
     assert_eq!(fs::read_dir(home.0.path()).unwrap().count(), 0);
+    // an admin's makes a key each time, and says so
+    let admin = tenant.admin().await;
+    let count = async || cli(&admin, &["key", "list"]).await.ok().rows().len();
+    let before = count().await;
+    let run = home.connect(&admin, &["cursor", "--print"]).await.ok();
+    assert_eq!(count().await, before + 1);
+    assert!(run.err.contains("key: new, ") && run.err.contains("mcpproxy key revoke "), "{run:?}");
+    assert!(run.err.contains("Each run with --print makes a key: --key KEY"), "{run:?}");
+    assert!(!home.connect(&agent, &["cursor", "--print"]).await.ok().err.contains("Each run"));
     // the key is in a file, not on the command line of the inspector
     let inspector = home.connect(&agent, &["inspector"]).await.ok();
     let file = home.path(".config/mcpproxy/inspector.json");
@@ -174,6 +195,56 @@ async fn print_writes_nothing() {
     assert!(inspector.out.contains(&command) && !inspector.out.contains("mcpk_"), "{inspector:?}");
     assert_eq!(key_in(&fs::read_to_string(&file).unwrap()), agent.key.clone().unwrap());
     assert_eq!(mode(&file), 0o600);
+}
+
+#[tokio::test]
+async fn a_key_that_is_given_for_the_client_is_taken() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (admin, agent, home) = (tenant.admin().await, tenant.agent().await, Home::new());
+    let key = agent.key.clone().unwrap();
+    let keys = cli(&admin, &["key", "list"]).await.ok().rows().len();
+    let printed = home.connect(&admin, &["gemini", "--print", "--key", &key]).await.ok();
+    assert!(printed.err.contains("key: the one of this command"), "{printed:?}");
+    assert_eq!(key_in(&printed.out), key);
+    let given = [("MCPPROXY_CLIENT_KEY", &*key)];
+    let written = home.connect_with(&given, &admin, &["gemini"]).await.ok();
+    assert!(!written.out.contains("mcpk_") && written.out.contains("retrieve_tools"), "{written:?}");
+    assert_eq!(key_in(&fs::read_to_string(home.path(".gemini/settings.json")).unwrap()), key);
+    assert_eq!(cli(&admin, &["key", "list"]).await.ok().rows().len(), keys);
+    // the file has a key that works, and it is another one than the key that is given
+    let other = tenant.agent().await.key.unwrap();
+    home.connect(&admin, &["gemini", "--key", &other]).await.ok();
+    assert_eq!(key_in(&fs::read_to_string(home.path(".gemini/settings.json")).unwrap()), other);
+    let own = admin.key.clone().unwrap();
+    let refused = home.connect(&admin, &["cursor", "--key", &own]).await;
+    refused.failed(2, "is of role admin: give one of role agent or operator");
+    home.connect(&admin, &["cursor", "--key", "mcpk_wrong"]).await.failed(5, "unauthenticated");
+    assert!(!home.path(".cursor").exists());
+}
+
+#[tokio::test]
+async fn a_new_key_is_owned_by_whoever_runs_the_command() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (ana, nobody) = (tenant.key(&json!({"role": "admin", "owner": "ana"})).await, tenant.admin().await);
+    let platform = tenant.platform.clone();
+    for (env, caller, owner, is_given) in [
+        (&[("USER", "bob"), ("LOGNAME", "eva")][..], &ana, "bob", true),
+        (&[("LOGNAME", "eva")], &ana, "eva", true),
+        (&[("USER", "")], &ana, "ana", true),
+        // the owner of this key is only its role, and the platform is no person
+        (&[], &nobody, "mcpproxy-cursor", false),
+        (&[("MCPPROXY_TENANT", "acme")], &platform, "mcpproxy-cursor", false),
+    ] {
+        let home = Home::new();
+        home.connect_with(env, caller, &["cursor"]).await.ok();
+        let key = key_in(&fs::read_to_string(home.path(".cursor/mcp.json")).unwrap());
+        let status = stage.gateway.anonymous().with_key(&key).get("/api/v1/status").await.expect(200);
+        assert_eq!(status["owner"], owner, "{env:?}");
+        let made = tenant.platform.get(&format!("/api/v1/keys/{}", status["key_id"].as_str().unwrap())).await;
+        assert_eq!(made.expect(200)["owner_given"], is_given, "{env:?}");
+    }
 }
 
 /// A key that works today may be the wrong one all the same.
@@ -254,6 +325,9 @@ async fn a_new_agents_key_comes_with_the_next_step() {
     let stage = Stage::start().await;
     let admin = stage.tenant("acme").await.admin().await;
     let hint = "mcpproxy connect claude-code";
-    assert!(cli(&admin, &["key", "add", "--role", "agent"]).await.ok().err.contains(hint));
+    let made = cli(&admin, &["key", "add", "--role", "agent"]).await.ok().err;
+    assert!(made.contains(hint) && made.contains("Nobody is named as its owner"), "{made}");
+    let owned = cli(&admin, &["key", "add", "--role", "agent", "--owner", "ana"]).await.ok().err;
+    assert!(owned.contains(hint) && !owned.contains("Nobody is named"), "{owned}");
     assert!(!cli(&admin, &["key", "add", "--role", "auditor"]).await.ok().err.contains(hint));
 }

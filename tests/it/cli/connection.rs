@@ -102,7 +102,16 @@ async fn errors_say_what_to_do() {
     cli(&auditor, &["upstream", "add", "up", "--url", &url]).await.failed(2, "upstream add up URL");
     let program = ["upstream", "add", "fs", "--", "npx", "-y", "server-filesystem"];
     let refused = cli(&auditor, &program).await;
-    refused.failed(2, "[stdio.commands.fs]\nargv = [\"npx\",\"-y\",\"server-filesystem\"]");
+    refused
+        .failed(2, "[stdio.commands.fs]\nargv = [\"npx\",\"-y\",\"server-filesystem\"]\nenv = { HOME = \"");
+    assert!(refused.err.contains("\ntenants = [\"acme\"]\n"), "{refused:?}");
+    let platform = stage.platform();
+    for (caller, tenant) in [(platform.as_tenant("acme"), "acme"), (platform, "TENANT")] {
+        let refused = cli(&caller, &program).await;
+        refused.failed(2, &format!("\ntenants = [\"{tenant}\"]\n"));
+    }
+    let unreachable = [("MCPPROXY_URL", "http://127.0.0.1:1"), ("MCPPROXY_API_KEY", "mcpk_x")];
+    cli_with(&unreachable, &program).await.failed(2, "tenants = [\"TENANT\"]");
     cli(&auditor, &["tools", "list", "up", "--state", "modified"]).await.failed(2, "possible values");
     cli(&auditor, &["call", "call_tool_read", "a:b", "--args", "{title:1}"])
         .await

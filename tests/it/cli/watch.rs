@@ -71,7 +71,20 @@ async fn what_people_see() {
     };
     let lines: Vec<&str> = run.out.lines().collect();
     let head: Vec<&str> = lines[0].split_whitespace().collect();
-    let wide = ["CODE", "TYPE", "TIER", "OWNER", "KEY", "KEY", "ID", "CLIENT", "ADDRESS"];
+    let wide = [
+        "CODE",
+        "TYPE",
+        "TIER",
+        "OWNER",
+        "KEY",
+        "KEY",
+        "ID",
+        "CLIENT",
+        "ADDRESS",
+        "ALLOWED",
+        "BY",
+        "ARGUMENTS",
+    ];
     let columns = ["ID", "TIME", "SERVER", "TOOL", "INTENT", "STATUS", "DURATION"];
     assert_eq!(head, [&columns[..], &wide].concat(), "{run:?}");
     assert!(lines.iter().any(|line| line.contains("📝 write") && line.contains(&agent.id)), "{run:?}");

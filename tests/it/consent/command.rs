@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{asked, asking, write};
-use crate::support::cli;
+use crate::support::{Mcp, cli};
 
 #[tokio::test]
 async fn a_person_answers_on_the_command_line() {
@@ -46,4 +46,34 @@ async fn a_person_answers_on_the_command_line() {
     let shown = cli(&eva, &["consent", "show", &id]).await.ok().out;
     assert!(shown.contains("\ncancelled: its turn was ended"), "{shown}");
     cli(&eva, &["consent", "allow", &id, "--expires-in-s", "5"]).await.failed(2, "--always");
+}
+
+#[tokio::test]
+async fn a_wide_list_of_records_says_who_allowed_a_call_and_its_arguments() {
+    let rules = json!([{"id": "free-reads", "effect": "allow", "match": {"op": "read"}}]);
+    let (_stage, tenant, _upstream) = asking(&[], rules).await;
+    let (agent, auditor) = (tenant.agent().await, tenant.auditor().await);
+    let eva = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
+    let args = json!({"password": "s3cret-word", "path": "/a", "text": "x".repeat(200)});
+    let id = asked(&agent, &args).await;
+    let refused = asked(&agent, &json!({"path": "/refused"})).await;
+    cli(&eva, &["consent", "allow", &id]).await.ok();
+    cli(&eva, &["consent", "deny", &refused]).await.ok();
+    write(&agent, &args).await.ok();
+    Mcp::bare(&agent).run("read", "zoo:reader", &json!({"path": "/b"})).await.ok();
+    tenant.records("type=tool_call&status=success", 2).await;
+    let of = async |status: &str| {
+        let list = ["activity", "list", "--wide", "--type", "tool_call", "--status", status];
+        let list = cli(&auditor, &list).await.ok().out;
+        list.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let ran = of("success").await;
+    assert!(ran[0].contains("ALLOWED BY") && ran[0].contains("ARGUMENTS"), "{ran:?}");
+    assert!(ran[1].contains("  rule free-reads  ") && ran[1].contains(r#""path":"/b""#), "{ran:?}");
+    assert!(ran[2].contains("  eva (cli)  ") && ran[2].contains("[redacted]"), "{ran:?}");
+    assert!(ran[2].ends_with("x…") && !ran[2].contains(&"x".repeat(80)), "{ran:?}");
+    assert!(!ran[2].contains("s3cret"), "{ran:?}");
+    // these did not run
+    let blocked = of("blocked").await;
+    assert!(blocked.len() == 3 && blocked[1..].iter().all(|row| !row.contains("eva")), "{blocked:?}");
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::Value;
 
-use super::{WIDE, columns};
+use super::{columns, wide};
 use crate::faces::cli::client::{ApiClient, Event};
 use crate::faces::cli::failure::Failure;
 use crate::faces::cli::output::{self, Column, Format, Output};
@@ -12,7 +12,7 @@ use crate::faces::cli::stream;
 /// Path of the stream.
 const PATH: [&str; 2] = ["activity", "stream"];
 /// Widths of the columns, in characters, in the order of a list's columns. Longer cells move the rest of their line.
-const WIDTHS: [usize; 15] = [26, 25, 14, 24, 14, 14, 10, 18, 12, 11, 16, 20, 36, 20, 15];
+const WIDTHS: [usize; 17] = [26, 25, 14, 24, 14, 14, 10, 18, 12, 11, 16, 20, 36, 20, 15, 20, 81];
 
 #[derive(Args)]
 pub(super) struct Watch {
@@ -21,7 +21,8 @@ pub(super) struct Watch {
     /// End after this many records; without, never
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Also show the columns CODE, TYPE, TIER, OWNER, KEY, KEY ID, CLIENT and ADDRESS
+    /// Also show the columns CODE, TYPE, TIER, OWNER, KEY, KEY ID, CLIENT, ADDRESS, ALLOWED BY (rule or person) and
+    /// ARGUMENTS (secrets are masked, long ones cut)
     #[arg(long)]
     wide: bool,
     /// Show words instead of icons; output to anything but a terminal has no icons
@@ -36,8 +37,9 @@ impl Watch {
         let query = self.filter.query();
         let mut names = columns(!self.no_icons && output::is_terminal()).to_vec();
         if self.wide {
-            names.extend(WIDE);
+            names.extend(wide::COLUMNS);
         }
+        let mut answers = wide::Answers::default();
         let mut events = client.events(&PATH, &query, None).await?;
         if self.output.format == Format::Table {
             output::line(&row(names.iter().map(|(name, _)| (*name).to_owned())))?;
@@ -50,7 +52,11 @@ impl Watch {
                 Some(event) => {
                     last = event.id.clone().or(last);
                     if event.kind.as_deref() == Some("activity") {
-                        show(self.output.format, &event, &names)?;
+                        let mut record = serde_json::from_str(&event.data).unwrap_or_default();
+                        if self.wide && self.output.format == Format::Table {
+                            answers.add_to(client, &mut record).await;
+                        }
+                        show(self.output.format, &event, &record, &names)?;
                         left -= 1;
                     }
                 }
@@ -61,17 +67,15 @@ impl Watch {
     }
 }
 
-fn show(format: Format, event: &Event, columns: &[Column]) -> Result<(), Failure> {
+/// Prints an event; as a row of a table, the record that was made of it.
+fn show(format: Format, event: &Event, record: &Value, columns: &[Column]) -> Result<(), Failure> {
     match format {
         Format::Json => output::line(&event.data),
         Format::Yaml => {
             output::line("---")?;
             Output { format }.thing(&event.data, str::to_owned)
         }
-        Format::Table => {
-            let record: Value = serde_json::from_str(&event.data).unwrap_or_default();
-            output::line(&row(columns.iter().map(|(_, cell)| cell(&record))))
-        }
+        Format::Table => output::line(&row(columns.iter().map(|(_, cell)| cell(record)))),
     }
 }
 
