@@ -10,7 +10,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinError;
@@ -19,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::Faces;
 use super::connections::{ConnectionRules, Connections};
 use super::http::health;
-use super::listener::{Doors, serve_connections};
+use super::listener::{Doors, Routes, serve_connections};
 
 /// Most open connections. One more closes the oldest idle connection, or waits until one ends.
 pub const CONNECTIONS_MAX: usize = 64;
@@ -114,7 +113,7 @@ pub async fn serve(
         trusted_proxies: Vec::new(),
     };
     let doors = Doors { connections: Connections::new(rules), header_read_timeout: HEADER_READ_TIMEOUT };
-    serve_connections(listener, TowerToHyperService::new(router), doors, (stop, DRAIN_MAX)).await;
+    serve_connections(listener, Routes::new(router), doors, (stop, DRAIN_MAX)).await;
 }
 
 async fn metrics(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response {

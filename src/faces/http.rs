@@ -1,54 +1,38 @@
 //! The main listener: its routes, and the gate that checks host, origin and key before routing.
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use futures_util::future::Either;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use hyper::body::Incoming;
-use hyper::service::Service;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::auth::{HeaderFault, Presented, single};
 use super::client::ClientAddress;
-use super::listener::{Doors, Peer, serve_connections};
+use super::listener::{Doors, FirstHandler, Peer, Routes, serve_connections};
 use super::mcp::{self, Endpoint};
-use super::request::{self, RequestId};
+use super::request::{self, AdmittedRequest, RequestId};
 use super::{Faces, acp, auth, landing, rest, wire};
-use crate::gateway::{AuthError, Caller, Readiness};
+use crate::gateway::{AuthError, Readiness};
 
-/// Service of the main listener. Requests over MCP go to their handler in one future; the layers and boxes of a router would
-/// copy it several times for each request. All other requests go through the router.
-#[derive(Clone)]
-struct MainService {
-    faces: Arc<Faces>,
-    others: TowerToHyperService<Router>,
-}
-
-impl Service<http::Request<Incoming>> for MainService {
-    type Response = Response;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
-
-    fn call(&self, request: http::Request<Incoming>) -> Self::Future {
-        let Some(endpoint) = Endpoint::at(request.uri().path()) else {
-            return Box::pin(self.others.call(request));
-        };
-        let faces = Arc::clone(&self.faces);
-        Box::pin(async move {
+/// Returns the handler of requests over MCP, which go to it in one future. The layers and boxes of a router would copy that
+/// several times for each request.
+fn over_mcp(faces: &Arc<Faces>) -> FirstHandler {
+    let faces = Arc::clone(faces);
+    Arc::new(move |request| {
+        let Some(endpoint) = Endpoint::at(request.uri().path()) else { return Either::Right(request) };
+        let faces = Arc::clone(&faces);
+        Either::Left(Box::pin(async move {
             let run = |request, admitted| mcp::handle(&faces, endpoint, request, admitted);
-            Ok(gated(&faces, request.map(Body::new), run).await)
-        })
-    }
+            Ok(gated(&faces, request, run).await)
+        }))
+    })
 }
 
 /// Creates the router of what is not MCP.
@@ -80,7 +64,7 @@ async fn readyz(State(faces): State<Arc<Faces>>) -> Response {
 
 /// Admits or refuses a request of the router, whose handlers find what the gate found out among its extensions.
 async fn gate(State(faces): State<Arc<Faces>>, request: Request, next: Next) -> Response {
-    let run = |mut request: Request, Admitted { caller, id, address }: Admitted| {
+    let run = |mut request: Request, AdmittedRequest { caller, id, address }: AdmittedRequest| {
         request.extensions_mut().insert(caller);
         request.extensions_mut().insert(id);
         if let Some(address) = address {
@@ -91,21 +75,11 @@ async fn gate(State(faces): State<Arc<Faces>>, request: Request, next: Next) -> 
     gated(&faces, request, run).await
 }
 
-/// What the gate found out about a request that it admits.
-pub struct Admitted {
-    /// Holder of the request's API key.
-    pub caller: Arc<Caller>,
-    /// Id of the request.
-    pub id: RequestId,
-    /// Address of the client; `None` without a connection.
-    pub address: Option<ClientAddress>,
-}
-
 /// Admits or refuses a request. While the replica shuts down, every response asks the client to close its connection.
 async fn gated<F: Future<Output = Response>>(
     faces: &Faces,
     request: Request,
-    run: impl FnOnce(Request, Admitted) -> F,
+    run: impl FnOnce(Request, AdmittedRequest) -> F,
 ) -> Response {
     let response = let_in(faces, request, run).await;
     // the client's next request should reach another replica
@@ -122,7 +96,7 @@ fn closing(mut response: Response) -> Response {
 async fn let_in<F: Future<Output = Response>>(
     faces: &Faces,
     request: Request,
-    run: impl FnOnce(Request, Admitted) -> F,
+    run: impl FnOnce(Request, AdmittedRequest) -> F,
 ) -> Response {
     let id = request::usable_id(request.headers()).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
     let headers = request.headers();
@@ -157,7 +131,7 @@ async fn let_in<F: Future<Output = Response>>(
         Err(error) => return closing(auth::refuse(error, &id)),
     };
     let header = HeaderValue::from_str(&id).ok();
-    let mut response = run(request, Admitted { caller, id: RequestId(id), address }).await;
+    let mut response = run(request, AdmittedRequest { caller, id: RequestId(id), address }).await;
     if let Some(value) = header {
         response.headers_mut().insert(request::ID, value);
     }
@@ -219,8 +193,8 @@ pub async fn serve(
 ) -> Instant {
     let connections = Arc::clone(&faces.connections);
     let doors = Doors { connections, header_read_timeout: faces.options.header_read_timeout };
-    let others = TowerToHyperService::new(router(Arc::clone(&faces)));
-    serve_connections(listener, MainService { faces, others }, doors, (stop, drain)).await
+    let routes = Routes::new(router(Arc::clone(&faces))).after(over_mcp(&faces));
+    serve_connections(listener, routes, doors, (stop, drain)).await
 }
 
 #[cfg(test)]

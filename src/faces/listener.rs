@@ -7,13 +7,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use axum::Router;
 use axum::body::Body;
+use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::future::Either;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -49,17 +53,54 @@ pub(super) struct Doors {
     pub(super) header_read_timeout: Duration,
 }
 
+/// Answer to a request, under way.
+type Answering = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+/// Handler that sees every request before the router; it answers some, and gives the others back.
+pub(super) type FirstHandler = Arc<dyn Fn(Request) -> Either<Answering, Request> + Send + Sync>;
+
+/// Service of a listener: a router, and what comes before it.
+#[derive(Clone)]
+pub(super) struct Routes {
+    first: Option<FirstHandler>,
+    router: TowerToHyperService<Router>,
+}
+
+impl Routes {
+    pub(super) fn new(router: Router) -> Routes {
+        Routes { first: None, router: TowerToHyperService::new(router) }
+    }
+
+    /// Lets `first` see every request before the router.
+    pub(super) fn after(self, first: FirstHandler) -> Routes {
+        Routes { first: Some(first), ..self }
+    }
+}
+
+impl Service<hyper::Request<Incoming>> for Routes {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<Answering, <TowerToHyperService<Router> as Service<Request>>::Future>;
+
+    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        let request = request.map(Body::new);
+        let seen = match &self.first {
+            Some(first) => first(request),
+            None => Either::Right(request),
+        };
+        match seen {
+            Either::Left(answering) => Either::Left(answering),
+            Either::Right(request) => Either::Right(self.router.call(request)),
+        }
+    }
+}
+
 /// Serves clients until `stop`, then waits for their last requests, at most for `drain`. Returns the end of `drain`.
-pub(super) async fn serve_connections<S>(
+pub(super) async fn serve_connections(
     listener: TcpListener,
-    service: S,
+    routes: Routes,
     doors: Doors,
     (stop, drain): (CancellationToken, Duration),
-) -> Instant
-where
-    S: Service<hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>,
-    S: Clone + Send + 'static,
-{
+) -> Instant {
     let serving = TaskTracker::new();
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(doors.header_read_timeout).max_buf_size(HEAD_BYTES_MAX);
@@ -72,7 +113,7 @@ where
         let stream = Impatient::new(stream, WRITE_STALL_MAX);
         let connection = Arc::clone(&admitted.connection);
         let service = with_connection(
-            service.clone(),
+            routes.clone(),
             peer,
             (Arc::new(admitted), Arc::clone(&doors.connections), serving.clone()),
         );

@@ -27,9 +27,8 @@ use crate::domain::measure::{Between, Transport, known_version};
 use crate::domain::offer::OfferKind;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
-use crate::faces::http::Admitted;
 use crate::faces::listener::Peer;
-use crate::faces::request::RequestId;
+use crate::faces::request::{AdmittedRequest, RequestId};
 use crate::faces::sse::TooManyStreams;
 use crate::faces::wire::error::{json_response, not_found, render};
 use crate::gateway::{Client, QuestionReply, REPLY_BYTES_MAX, within_span};
@@ -39,7 +38,7 @@ pub async fn handle(
     faces: &Arc<Faces>,
     endpoint: Endpoint,
     request: Request,
-    Admitted { caller, id, address }: Admitted,
+    AdmittedRequest { caller, id, address }: AdmittedRequest,
 ) -> Response {
     let address = address.map(|address| address.0);
     let entry = McpEntry { faces, caller: &caller, endpoint, names: None, address };

@@ -6,6 +6,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 /// Port that refuses connections until its owner listens again. Without a socket that is bound to it, the system may give the
 /// port to somebody's outgoing connection meanwhile.
+#[derive(Debug)]
 pub struct Place(TcpSocket);
 
 impl Place {

@@ -95,7 +95,7 @@ async fn every_agent_lists_the_server_that_it_was_connected_to() {
         assert!(format!("{out}{err}").contains(&line), "{agent:?}: {out} {err}");
         let passed = scene.balancer.passed(&key).split_off(before);
         let has = |rpc: &&str| passed.iter().any(|sent: &Exchange| sent.rpc == **rpc && sent.status == 200);
-        assert!(asks.iter().all(|rpc| has(rpc)), "{agent:?}: {passed:?}");
+        assert!(asks.iter().all(has), "{agent:?}: {passed:?}");
     }
 }
 
