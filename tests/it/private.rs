@@ -5,13 +5,18 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::support::{Gateway, Mcp, OwnPostgres, Tool, Upstream, cli_with};
 
 /// Page with the commands that copy a private database.
 const OPERATIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md");
+
+/// Longest wait for the end of a start that fails; generous, the machine may be busy.
+const START_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Program that is run as a server, under the gateway's own user.
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stdio/program.py");
@@ -83,7 +88,7 @@ async fn a_port_that_is_taken_is_found_before_a_database_is_made() {
             ("MCPPROXY__SERVER__LISTEN", listen),
             ("MCPPROXY__SERVER__ADMIN_LISTEN", admin),
         ];
-        let run = cli_with(&env, &["serve"]).await;
+        let run = timeout(START_WAIT_MAX, cli_with(&env, &["serve"])).await.expect("it serves");
         run.failed(1, &format!("cannot listen on {taken}"));
         assert!(run.err.contains(variable), "{run:?}");
         assert!(!data.join("postgres").exists(), "{run:?}");
