@@ -70,7 +70,7 @@ struct List {
     /// Maximum number of records
     #[arg(long, default_value_t = 50, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Also show the columns CODE, TYPE, TIER, OWNER, KEY, KEY ID, CLIENT, ADDRESS, ALLOWED BY (rule or person) and
+    /// Also show the columns CODE, TYPE, TIER, OWNER, KEY, KEY ID, SOURCE, CLIENT, ADDRESS, ALLOWED BY (rule or person) and
     /// ARGUMENTS (secrets are masked, long ones cut)
     #[arg(long)]
     wide: bool,

@@ -200,7 +200,11 @@ async fn rotate(client: &ApiClient, id: &str, overlap: &str, output: Output) -> 
 fn rotation_notes(rotated: &Value) -> Vec<String> {
     let time = |place: &str| rotated.pointer(place).and_then(Value::as_str);
     let old = time("/replaces/expires_at").unwrap_or_default();
-    let mut notes = vec![format!("The secret in `key` is not shown again. The old key works until {old}.")];
+    let mut notes = vec![
+        format!("The secret in `key` is not shown again. The old key works until {old}."),
+        "To give it to a client: MCPPROXY_CLIENT_KEY=KEY mcpproxy connect CLIENT. Permission requests of the old key stay with it."
+            .to_owned(),
+    ];
     notes.extend(time("/expires_at").map(|new| format!("The new key works until {new}.")));
     if let Some(ended) = rotated["grants_ended"].as_i64().filter(|ended| *ended > 0) {
         notes.push(format!("Remembered decisions for other keys that end with the old key: {ended}."));

@@ -65,9 +65,26 @@ impl Output {
 /// Widest table at a terminal, in characters.
 const TABLE_CHARS_MAX: u16 = 100;
 
-/// Prints rows as a table. At a terminal, long cells are broken so that it fits [`TABLE_CHARS_MAX`].
+/// Most columns of a table at a terminal.
+const TABLE_COLUMNS_MAX: usize = 10;
+
+/// Prints rows as a table. At a terminal, long cells are broken so that it fits [`TABLE_CHARS_MAX`], and rows of more than
+/// [`TABLE_COLUMNS_MAX`] columns are printed one below the other.
 pub(super) fn table(names: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure> {
+    if is_terminal() && names.len() > TABLE_COLUMNS_MAX {
+        return line(&blocks(names, &rows));
+    }
     line(&fitted(names, rows, is_terminal().then_some(TABLE_CHARS_MAX)))
+}
+
+/// Formats rows one below the other, with a line for each cell that is not empty.
+fn blocks(names: &[&str], rows: &[Vec<String>]) -> String {
+    let width = names.iter().map(|name| name.len()).max().unwrap_or_default();
+    let block = |row: &Vec<String>| {
+        let cells = names.iter().zip(row).filter(|(_, cell)| !cell.is_empty());
+        cells.map(|(name, cell)| format!("{name:width$}  {}\n", one_line(cell))).collect::<String>()
+    };
+    rows.iter().map(block).collect::<Vec<_>>().join("\n").trim_end().to_owned()
 }
 
 /// Formats rows in columns without lines between them. Each column is as wide as its longest cell.
@@ -194,6 +211,16 @@ mod tests {
         assert!(fits.lines().nth(1).unwrap().starts_with("files "), "{fits}");
         // programs read whole lines
         assert_eq!(columns(&["NAME", "TEXT", "URL"], row()).lines().count(), 2);
+    }
+
+    #[test]
+    fn rows_of_many_columns_stand_one_below_the_other() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = [row(["1", "", "a\nb"]), row(["2", "x", ""])];
+        assert_eq!(
+            blocks(&["ID", "CODE", "ALLOWED BY"], &rows),
+            "ID          1\nALLOWED BY  a\\nb\n\nID          2\nCODE        x"
+        );
     }
 
     #[test]

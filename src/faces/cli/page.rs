@@ -113,7 +113,10 @@ impl Inspect {
         let read: Value = serde_json::from_str(&report).unwrap_or_default();
         match read.pointer("/pages/0/error").and_then(Value::as_str) {
             Some(error) => {
-                Err(Failure::Tool(format!("{} could not be read: {}", self.page, output::safe(error))))
+                // the gateway's setting does not hold for a command
+                let allow = "; of page inspect, --allow ADDRESS permits it, such as --allow 127.0.0.0/8";
+                let how = if error.contains("egress.allow") { allow } else { "" };
+                Err(Failure::Tool(format!("{} could not be read: {}{how}", self.page, output::safe(error))))
             }
             None => {
                 self.output.thing(&report, shown)?;

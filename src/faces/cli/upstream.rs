@@ -294,11 +294,16 @@ async fn tell_tools(client: &ApiClient, server: &Value) -> Result<(), Failure> {
         client.list(&["servers", &text(server, "name"), "tools"], &ApiQuery::default(), usize::MAX).await?;
     let tally = ToolTally::of_list(&tools.iter().map(|tool| output::parsed(tool)).collect::<Vec<_>>());
     output::note(&tally.line());
+    let name = text(server, "name");
     if tally.total == 0 && text(server, "kind") == "web_page" {
         output::note(&format!(
-            "no form of the pages has become a tool: mcpproxy page report {} says why, and mcpproxy page inspect URL shows with which \
-             flags one would",
-            text(server, "name")
+            "no form of the pages has become a tool: mcpproxy page report {name} says why, and mcpproxy page inspect URL shows with which \
+             flags one would. mcpproxy upstream update {name} takes the same flags"
+        ));
+    }
+    if tally.total > 0 && server.pointer("/pages/disclosure").is_some_and(|how| how == "on_request") {
+        output::note(&format!(
+            "only searches that name a page's host find them; mcpproxy upstream update {name} --disclosure always shows them to all"
         ));
     }
     if tally.unannotated > 0 {

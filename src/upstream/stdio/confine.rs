@@ -4,7 +4,8 @@
 //! then becomes the program. Landlock can only allow: allowed is everything beside the hidden folders and beside the
 //! folders above them. A file that is made later directly in a folder above them is therefore out of reach too.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,7 +45,19 @@ pub fn become_confined(hidden: &[PathBuf], argv: &[OsString]) -> String {
         return format!("mcpproxy: the gateway's files cannot be hidden from this program: {error}");
     }
     let error = Command::new(program).args(arguments).exec();
-    format!("mcpproxy: it cannot be started: {}", error.kind())
+    format!("mcpproxy: {}", not_started(program, &error))
+}
+
+/// Returns why a program cannot be started, and what to do about one that is not there.
+pub(super) fn not_started(program: &OsStr, error: &io::Error) -> String {
+    let program = program.to_string_lossy();
+    match error.kind() {
+        io::ErrorKind::NotFound => format!(
+            "it cannot be started: {program} was not found; install it, or give its whole path, or a PATH that has it in env \
+             of its entry"
+        ),
+        kind => format!("it cannot be started: {program}: {kind}"),
+    }
 }
 
 /// Returns whether the kernel can hide files from programs.
@@ -93,7 +106,7 @@ fn beside(hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let is_hidden = |path: &Path| hidden.iter().any(|hidden| path.starts_with(hidden));
     let mut beside = Vec::new();
     for folder in above.into_iter().filter(|folder| !is_hidden(folder)) {
-        let unreadable = |error: std::io::Error| format!("{} cannot be listed ({error})", folder.display());
+        let unreadable = |error: io::Error| format!("{} cannot be listed ({error})", folder.display());
         for entry in std::fs::read_dir(folder).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
             let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());

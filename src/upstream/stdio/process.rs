@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpgid};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
-use super::confine::Confinement;
+use super::confine::{Confinement, not_started};
 use crate::upstream::target::command::ProgramCommand;
 
 /// Longest time for a program to end after its standard input was closed.
@@ -55,7 +55,7 @@ impl Process {
             .process_group(0)
             .kill_on_drop(true)
             .spawn();
-        let mut child = spawned.map_err(|error| format!("it cannot be started: {}", error.kind()))?;
+        let mut child = spawned.map_err(|error| not_started(program.as_ref(), &error))?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let process = Self { child, group };

@@ -15,13 +15,14 @@ const ANSWERS_MAX: usize = 1000;
 /// Member that is added to records: who or what allowed the call.
 const ALLOWED_BY: &str = "allowed_by";
 
-pub(super) const COLUMNS: [Column; 10] = [
+pub(super) const COLUMNS: [Column; 11] = [
     ("CODE", |record| text(record, "error_code")),
     ("TYPE", |record| text(record, "type")),
     ("TIER", |record| text(record, "tier")),
     ("OWNER", |record| text(record, "owner")),
     ("KEY", |record| text(record, "key_name")),
     ("KEY ID", |record| text(record, "key_id")),
+    ("SOURCE", |record| text(record, "source")),
     ("CLIENT", client),
     ("ADDRESS", |record| text(record, "client_address")),
     ("ALLOWED BY", |record| text(record, ALLOWED_BY)),
