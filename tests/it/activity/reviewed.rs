@@ -51,7 +51,8 @@ async fn records_say_whose_key_it_was_and_from_where() {
 
     let wide = cli(&auditor, &["activity", "list", "--wide", "--key", "ana ide"]).await.ok().out;
     let head: Vec<&str> = wide.lines().next().unwrap().split_whitespace().collect();
-    assert_eq!(head[7..], ["CODE", "TYPE", "TIER", "OWNER", "KEY", "KEY", "ID", "CLIENT", "ADDRESS"]);
+    let columns = "CODE TYPE TIER OWNER KEY KEY ID SOURCE CLIENT ADDRESS ALLOWED BY ARGUMENTS";
+    assert_eq!(head[7..].join(" "), columns);
     for shown in ["ana ide", &*ana.id, "it-client 1.2.3", "127.0.0.1"] {
         assert!(wide.contains(shown), "{wide}");
     }

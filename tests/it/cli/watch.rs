@@ -79,6 +79,7 @@ async fn what_people_see() {
         "KEY",
         "KEY",
         "ID",
+        "SOURCE",
         "CLIENT",
         "ADDRESS",
         "ALLOWED",

@@ -12,7 +12,8 @@ use crate::faces::cli::stream;
 /// Path of the stream.
 const PATH: [&str; 2] = ["activity", "stream"];
 /// Widths of the columns, in characters, in the order of a list's columns. Longer cells move the rest of their line.
-const WIDTHS: [usize; 17] = [26, 25, 14, 24, 14, 14, 10, 18, 12, 11, 16, 20, 36, 20, 15, 20, 81];
+const WIDTHS: [usize; 7 + wide::COLUMNS.len()] =
+    [26, 25, 14, 24, 14, 14, 10, 18, 12, 11, 16, 20, 36, 7, 20, 15, 20, 81];
 
 #[derive(Args)]
 pub(super) struct Watch {
@@ -21,7 +22,7 @@ pub(super) struct Watch {
     /// End after this many records; without, never
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Also show the columns CODE, TYPE, TIER, OWNER, KEY, KEY ID, CLIENT, ADDRESS, ALLOWED BY (rule or person) and
+    /// Also show the columns CODE, TYPE, TIER, OWNER, KEY, KEY ID, SOURCE, CLIENT, ADDRESS, ALLOWED BY (rule or person) and
     /// ARGUMENTS (secrets are masked, long ones cut)
     #[arg(long)]
     wide: bool,
