@@ -48,7 +48,7 @@ const ALLOCATING: [&str; 6] = [
     "_rjem_posix_memalign",
 ];
 
-/// What one call costs.
+/// Cost of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Cost {

@@ -50,9 +50,9 @@ impl Era {
 pub enum Work {
     /// A tool that only reads says back a short text.
     Read,
-    /// The same on `/mcp/direct`.
+    /// [`Work::Read`] on `/mcp/direct`.
     ReadDirect,
-    /// The first with [`BIG_BYTES`] more.
+    /// [`Work::Read`] with [`BIG_BYTES`] more.
     ReadBig,
     /// A tool that writes says back a short text.
     Write,

@@ -43,7 +43,7 @@ struct Inspect {
     /// Source of tools: wam, webmcp or forms; may be repeated [default: all; of upstream add: wam]
     #[arg(long = "source", value_name = "SOURCE", value_parser = PageSource::WORDS)]
     sources: Vec<String>,
-    /// Whether a form that a WAM schema describes becomes a tool only if the page itself permits to fill it in and send it
+    /// Take a form that a WAM schema describes only if the page itself permits to fill it in and send it
     /// (wam-policy-output). Use false for pages that describe their forms and say nothing of a policy; what a page forbids stays
     /// forbidden
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]

@@ -19,7 +19,7 @@ pub(super) struct PageFlags {
     /// Condition under which tools of web pages run [default: ask]
     #[arg(long, value_parser = PageExecution::WORDS)]
     execute: Option<String>,
-    /// Whether a form that a WAM schema describes becomes a tool only if the page itself permits to fill it in and send it
+    /// Take a form that a WAM schema describes only if the page itself permits to fill it in and send it
     /// (wam-policy-output). Use false for pages that describe their forms and say nothing of a policy; what a page forbids stays
     /// forbidden [default: true]
     #[arg(long, value_name = "BOOL")]

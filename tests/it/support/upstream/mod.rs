@@ -108,7 +108,7 @@ pub struct Upstream {
     address: SocketAddr,
     state: Arc<State>,
     task: tokio::task::JoinHandle<()>,
-    /// Its port while it is down.
+    /// Port of the server while it is down.
     place: Option<Place>,
 }
 
