@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Api, Database, Gateway, Mcp, Stage, Tenant, Tool, Upstream, cli, eventually, settle};
+use crate::support::{
+    Api, Database, Gateway, Line, Mcp, Stage, Tenant, Tool, Upstream, Way, cli, eventually, settle,
+};
 
 /// Within this the other replica has read its file, and a program has ended.
 const SOON: Duration = Duration::from_secs(10);
@@ -24,13 +26,13 @@ impl Filed {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(&file, text).unwrap();
         let database = Database::migrated().await;
-        let gateway = Gateway::start_with_file(&database, file.path()).await;
+        let gateway = Gateway::start_with_file(&database, file.path(), &[]).await;
         Filed { stage: Stage { gateway, database }, file }
     }
 
     /// A second replica with the same file.
-    async fn other(&self) -> Gateway {
-        Gateway::start_with_file(&self.stage.database, self.file.path()).await
+    async fn other(&self, settings: &[(&str, &str)]) -> Gateway {
+        Gateway::start_with_file(&self.stage.database, self.file.path(), settings).await
     }
 
     fn write(&self, text: &str) {
@@ -52,6 +54,11 @@ fn programs(entries: &[(&str, &str)]) -> String {
         )
     };
     entries.iter().map(entry).collect()
+}
+
+/// How often a replica has said that it read its file again.
+fn reads(gateway: &Gateway) -> usize {
+    gateway.log().matches("the settings were read again").count()
 }
 
 async fn add(tenant: &Tenant, name: &str) -> crate::support::Answer {
@@ -89,7 +96,7 @@ async fn other_than(api: &Api, server: &str, before: &[u32]) -> u32 {
 #[tokio::test]
 async fn programs_come_change_and_go_on_every_replica() {
     let filed = Filed::start("").await;
-    let other = filed.other().await;
+    let other = filed.other(&[]).await;
     let tenant = filed.stage.tenant("acme").await;
     let refused = add(&tenant, "prog").await.refused(400, "invalid_request");
     assert!(refused.contains("no command for this tenant"), "{refused}");
@@ -121,7 +128,7 @@ async fn programs_come_change_and_go_on_every_replica() {
 #[tokio::test]
 async fn networks_are_opened_and_closed_again() {
     let filed = Filed::start("").await;
-    let other = filed.other().await;
+    let other = filed.other(&[]).await;
     let tenant = filed.stage.tenant("acme").await;
     let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
     let body = json!({"name": "up", "kind": "http", "url": upstream.url});
@@ -185,24 +192,35 @@ async fn a_file_that_cannot_be_used_changes_nothing_and_says_why() {
 #[tokio::test]
 async fn a_signal_has_every_replica_read_its_file() {
     let filed = Filed::start("").await;
-    let other = filed.other().await;
-    let line = "the settings were read again";
-    let reads = |gateway: &Gateway| gateway.log().matches(line).count();
+    let other = filed.other(&[]).await;
     filed.write("[telemetry]\nlog_filter = \"info\"\n[limits]\ndrain_s = 7\n");
     filed.stage.gateway.hang_up();
     for gateway in [&filed.stage.gateway, &other] {
-        settle(1, SOON, || async { reads(gateway) }).await;
-        let log = gateway.log();
-        assert!(
-            log.contains(r#"changed=["telemetry.log_filter"] needs_restart=["limits.drain_s"]"#),
-            "{log}"
-        );
+        let changed = r#"changed=["telemetry.log_filter"] needs_restart=["limits.drain_s"]"#;
+        settle(true, SOON, || async { gateway.log().contains(changed) }).await;
     }
     // what is below the new filter is not logged, this line included
-    for (filter, lines) in [("error", 1), ("info", 2)] {
+    let read = reads(&filed.stage.gateway);
+    for (filter, more) in [("error", 0), ("info", 1)] {
         filed.reload(&format!("[telemetry]\nlog_filter = \"{filter}\"\n")).await;
-        settle(lines, SOON, || async { reads(&filed.stage.gateway) }).await;
+        settle(read + more, SOON, || async { reads(&filed.stage.gateway) }).await;
     }
+}
+
+/// A replica is ready before it listens to the others: its connection for that may come later.
+#[tokio::test]
+async fn a_replica_that_listens_late_reads_what_it_missed() {
+    let filed = Filed::start("").await;
+    let database = &filed.stage.database;
+    let line = Line::to(database.port()).await;
+    // the connection by which a start looks at the schema
+    line.turn(Way::PassesOne).await;
+    let direct = line.url(&database.url());
+    let other = filed.other(&[("MCPPROXY__DATABASE__DIRECT_URL", &direct)]).await;
+    filed.reload("[limits]\ndrain_s = 7\n[egress]\nallow = [\"127.0.0.0/8\"]\n").await;
+    assert_eq!(reads(&other), 0, "{}", other.log());
+    line.turn(Way::Open).await;
+    settle(1, SOON, || async { reads(&other) }).await;
 }
 
 #[tokio::test]

@@ -27,7 +27,8 @@ impl Upkeep {
     /// Runs the listener until the gateway stops; reconnects, and compares revisions after each connect.
     pub(super) async fn listen_to_changes(self: Arc<Self>) {
         let mut backoff = Backoff::new(LISTEN_RETRY_MIN, LISTEN_RETRY_MAX);
-        let mut deaf_since = None;
+        // what other replicas said between the start and the first connect was missed as well
+        let mut deaf_since = Some(Instant::now());
         while !self.life.stop.is_cancelled() {
             match self.store.listen().await {
                 Ok(mut listener) => {
@@ -43,7 +44,7 @@ impl Upkeep {
                         self.tenants.live.lookups.keys_changed();
                         self.tenants.live.all().iter().for_each(|live| live.fanout.gap(since));
                         let upkeep = Arc::clone(&self);
-                        tokio::spawn(async move { upkeep.follow_reload().await });
+                        tokio::spawn(async move { upkeep.follow_missed_reload().await });
                     }
                     self.sessions.deaf();
                     self.consent.deaf();

@@ -27,6 +27,7 @@ impl Upkeep {
     /// other replicas may not have them yet.
     pub async fn reload_everywhere(&self) -> Result<Reread, GatewayError> {
         let reread = self.reload_here().await?;
+        log(&reread);
         self.store.notify_reload(ReloadNotice { replica: self.replica }).await.map_err(|error| {
             tracing::warn!(%error, "the other replicas could not be told to read their settings again");
             GatewayError::Unavailable
@@ -34,10 +35,22 @@ impl Upkeep {
         Ok(reread)
     }
 
-    /// Reads the settings file of this replica again, because another replica has done so or may have.
+    /// Reads the settings file of this replica again, because another replica has done so.
     pub(super) async fn follow_reload(&self) {
-        // logged where it failed
-        drop(self.reload_here().await);
+        // an error was logged where it happened
+        if let Ok(reread) = self.reload_here().await {
+            log(&reread);
+        }
+    }
+
+    /// Reads the settings file of this replica again, because another replica may have done so. Says nothing if no setting
+    /// has changed.
+    pub(super) async fn follow_missed_reload(&self) {
+        if let Ok(reread) = self.reload_here().await
+            && !reread.changed.is_empty()
+        {
+            log(&reread);
+        }
     }
 
     async fn reload_here(&self) -> Result<Reread, GatewayError> {
@@ -54,8 +67,10 @@ impl Upkeep {
             tracing::warn!(%error, "servers have the programs of before until the settings are read once more");
             GatewayError::Unavailable
         })?;
-        let Reread { changed, needs_restart } = &reread;
-        tracing::info!(?changed, ?needs_restart, "the settings were read again");
         Ok(reread)
     }
+}
+
+fn log(Reread { changed, needs_restart }: &Reread) {
+    tracing::info!(?changed, ?needs_restart, "the settings were read again");
 }

@@ -117,9 +117,9 @@ impl Gateway {
     }
 
     /// Starts with a settings file, which alone says which networks are allowed.
-    pub async fn start_with_file(database: &Database, file: &Path) -> Gateway {
+    pub async fn start_with_file(database: &Database, file: &Path, settings: &[(&str, &str)]) -> Gateway {
         let file = file.to_str().unwrap();
-        let mut command = program(&database.url(), &["serve", "--config", file], &[]);
+        let mut command = program(&database.url(), &["serve", "--config", file], settings);
         command.env_remove("MCPPROXY__EGRESS__ALLOW");
         Gateway::run(command).await
     }

@@ -22,6 +22,8 @@ pub enum Way {
     Resets,
     /// Refuses connections; what was under way is reset.
     Refuses,
+    /// Passes one connection, and resets those after it.
+    PassesOne,
 }
 
 /// The line. Its end is the end of every connection on it.
@@ -69,7 +71,7 @@ impl Line {
     pub async fn turn(&self, way: Way) {
         self.way.send_replace(way);
         let over = match way {
-            Way::Open => return,
+            Way::Open | Way::PassesOne => return,
             Way::Hangs => &self.hush,
             Way::Resets | Way::Refuses => &self.cuts,
         };
@@ -111,6 +113,7 @@ struct Ends {
 impl Ends {
     async fn serve(mut self, mut listener: TcpListener) {
         let address = listener.local_addr().unwrap();
+        let mut passed_one = false;
         loop {
             let way = *self.way.borrow_and_update();
             if way == Way::Refuses {
@@ -133,8 +136,9 @@ impl Ends {
             let way = *self.way.borrow();
             match way {
                 Way::Resets | Way::Refuses => reset(client),
+                Way::PassesOne if std::mem::replace(&mut passed_one, true) => reset(client),
                 Way::Hangs => drop(tokio::spawn(keep_quiet(client, None, cuts))),
-                Way::Open => {
+                Way::Open | Way::PassesOne => {
                     let port = self.port.load(Ordering::Relaxed);
                     drop(tokio::spawn(carry(client, port, hush, cuts)));
                 }
