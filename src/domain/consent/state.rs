@@ -110,7 +110,7 @@ impl ConsentState {
             }
             ConsentState::Lapsed => format!(
                 "nothing was run: the agent did not repeat the call by {until}, or before that the tool's definition \
-                 changed, or the key that allowed it or its grant was revoked; the same call asks again"
+                 changed, or the key that asked, the key that allowed it or its grant was revoked; the same call asks again"
             ),
             ConsentState::Undeliverable => "nobody could be asked: look at the channels of the rule that asked \
                 (mcpproxy policy explain); the same call asks again"

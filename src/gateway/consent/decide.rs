@@ -159,7 +159,8 @@ impl Consent {
         found.map_err(|error| GatewayError::from_store(error, "grant"))
     }
 
-    /// Ends the permissions that a key gave and that no call has used, once the key was revoked: its grants end by themselves.
+    /// Ends the requests of a key that was revoked, and the permissions that it gave and that no call has used. Its grants end
+    /// by themselves.
     ///
     /// # Errors
     /// [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].

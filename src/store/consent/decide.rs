@@ -100,32 +100,39 @@ impl Store {
         Ok(DecideOutcome::Decided { row: Box::new(row), rev, also_cancelled })
     }
 
-    /// Ends the permissions that a key gave and that no call has used: they lapse.
+    /// Ends what depends on a key: the requests of its calls that wait or may run, and the permissions that it gave and that no
+    /// call has used. They lapse.
     ///
     /// # Errors
     /// The database is out of reach or fails.
     pub async fn withdraw_consent(
         &self,
         tenant: TenantId,
-        by: KeyId,
+        key: KeyId,
         author: &StepAuthor,
     ) -> Result<(), StoreError> {
-        self.stepping(author, || self.try_withdraw(tenant, by, author)).await
+        self.stepping(author, || self.try_withdraw(tenant, key, author)).await
     }
 
-    async fn try_withdraw(&self, tenant: TenantId, by: KeyId, author: &StepAuthor) -> Result<(), StoreError> {
+    async fn try_withdraw(
+        &self,
+        tenant: TenantId,
+        key: KeyId,
+        author: &StepAuthor,
+    ) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        let unused: Vec<Moved> = sqlx::query_as(
+        let ended: Vec<Moved> = sqlx::query_as(
             "update consent_requests set state = 'lapsed', ended_at = now()
-             where tenant_id = $1 and decided_by = $2 and state = 'granted' and expires_at > now()
+             where tenant_id = $1 and state in ('pending', 'granted') and expires_at > now()
+               and (principal = $2 or decided_by = $2)
              returning id, server, tool",
         )
         .bind(tenant.0)
-        .bind(by.0)
+        .bind(key.0)
         .fetch_all(&mut *tx)
         .await?;
         let lapsed = ConsentState::Lapsed.as_str();
-        let steps: Vec<_> = unused.iter().map(|moved| StepTaken::of(tenant, moved, lapsed)).collect();
+        let steps: Vec<_> = ended.iter().map(|moved| StepTaken::of(tenant, moved, lapsed)).collect();
         steps::write(&mut tx, author, &steps).await?;
         tx.commit_change().await
     }

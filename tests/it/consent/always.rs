@@ -241,6 +241,23 @@ async fn a_permission_that_was_not_used_ends_with_the_key_that_gave_it() {
 }
 
 #[tokio::test]
+async fn the_requests_of_a_revoked_key_end_with_it() {
+    let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let (agent, other, approver) = (tenant.agent().await, tenant.agent().await, tenant.approver().await);
+    let (waits, allowed) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
+    decide(&approver, &allowed, "allow_once").await.expect(200);
+    let of_another = asked(&other, &json!({"n": 1})).await;
+    tenant.platform.delete(&format!("/api/v1/keys/{}", agent.id)).await.expect(204);
+    for id in [&waits, &allowed] {
+        assert_eq!(state(&approver, id).await, "lapsed");
+        tenant.records(&format!("type=consent&tool=consent.lapsed&consent_id={id}"), 1).await;
+    }
+    let message = decide(&approver, &waits, "allow_once").await.refused(409, "conflict");
+    assert!(message.contains("lapsed"), "{message}");
+    assert_eq!(state(&approver, &of_another).await, "pending", "another key asked");
+}
+
+#[tokio::test]
 async fn a_remembered_refusal_asks_nobody() {
     let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
     let (agent, approver) = (tenant.agent().await, tenant.approver().await);
