@@ -140,7 +140,7 @@ async fn a_held_call_whose_key_is_revoked_does_not_run() {
     let (question, _) = held.question().await;
     let id = agent.items("/api/v1/consent").await[0]["id"].as_str().unwrap().to_owned();
     tenant.platform.delete(&format!("/api/v1/keys/{}", agent.id)).await.expect(204);
-    decide(&approver, &id, "allow_once").await.expect(200);
     held.withdrawn(&question).await;
+    decide(&approver, &id, "allow_once").await.refused(409, "conflict");
     assert_eq!((&*held.code().await, upstream.counts().calls), ("operation_not_permitted", 0));
 }
