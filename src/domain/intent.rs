@@ -1,6 +1,7 @@
 //! Intent declarations of tool calls: checks 2 to 6 of behaviour, section 5, with the exact texts of R1 and R2.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use super::json;
 use super::operation::{OperationType, Variant};
@@ -165,8 +166,8 @@ fn nested_members(nested: Option<&str>) -> Result<Vec<json::Member<'_>>, Refusal
 }
 
 fn merge(name: &str, nested: Option<&str>, flat: Option<&str>) -> Result<Option<String>, Refusal> {
-    let nested = text(&format!("intent.{name}"), nested)?;
-    let flat = text(&format!("intent_{name}"), flat)?;
+    let nested = text(format_args!("intent.{name}"), nested)?;
+    let flat = text(format_args!("intent_{name}"), flat)?;
     match (nested, flat) {
         (Some(nested), Some(flat)) if nested != flat => Err(Refusal::new(
             Code::InvalidIntent,
@@ -177,7 +178,7 @@ fn merge(name: &str, nested: Option<&str>, flat: Option<&str>) -> Result<Option<
 }
 
 /// Parses a raw JSON string; `null` and `""` count as not declared.
-fn text(name: &str, raw: Option<&str>) -> Result<Option<String>, Refusal> {
+fn text(name: fmt::Arguments<'_>, raw: Option<&str>) -> Result<Option<String>, Refusal> {
     let Some(raw) = raw.filter(|raw| *raw != "null") else {
         return Ok(None);
     };

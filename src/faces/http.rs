@@ -29,7 +29,8 @@ fn over_mcp(faces: &Arc<Faces>) -> FirstHandler {
         let Some(endpoint) = Endpoint::at(request.uri().path()) else { return Either::Right(request) };
         let faces = Arc::clone(&faces);
         Either::Left(Box::pin(async move {
-            let run = |request, admitted| mcp::handle(&faces, endpoint, request, admitted);
+            // boxed as it is made: the futures around it are then small, and cost little to move
+            let run = |request, admitted| Box::pin(mcp::handle(&faces, endpoint, request, admitted));
             Ok(gated(&faces, request, run).await)
         }))
     })

@@ -9,18 +9,25 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+/// Work in the place that it keeps to its end.
+pub(super) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
 /// A future that outlives its waiter. While it is awaited it is polled in place, without a hand-over between threads.
 /// Dropped unfinished (a lost connection), it goes on in a task of its own. Either way it counts as under way.
 pub struct Outlive<T: Send + 'static> {
     counted: TaskTrackerToken,
     /// Cancelled when the waiter is lost; `None` if the work need not know.
     lost: Option<CancellationToken>,
-    work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+    work: Option<Work<T>>,
 }
 
 impl<T: Send + 'static> Outlive<T> {
     pub(super) fn new(tasks: &TaskTracker, work: impl Future<Output = T> + Send + 'static) -> Outlive<T> {
-        Outlive { counted: tasks.token(), lost: None, work: Some(Box::pin(work)) }
+        Outlive::boxed(tasks, Box::pin(work))
+    }
+
+    pub(super) fn boxed(tasks: &TaskTracker, work: Work<T>) -> Outlive<T> {
+        Outlive { counted: tasks.token(), lost: None, work: Some(work) }
     }
 
     /// Cancels `lost` when this future is dropped unfinished, so that the work can react.
@@ -40,7 +47,7 @@ impl<T: Send + 'static> Outlive<T> {
         Apart { ended, _lost: self.lost.take().map(CancellationToken::drop_guard) }
     }
 
-    fn into_work(mut self) -> Option<Pin<Box<dyn Future<Output = T> + Send>>> {
+    fn into_work(mut self) -> Option<Work<T>> {
         self.work.take()
     }
 }

@@ -2,6 +2,8 @@
 
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGHS: u64 = ONES << 7;
+/// Bytes of a literal that are looked at word by word, before whole blocks are.
+const SHORT: usize = 16;
 
 /// Returns the first offset at or after `from` that ends a plain run inside a literal: a quote, a backslash, a
 /// control character, or the end of `bytes`.
@@ -15,21 +17,29 @@ pub(in crate::domain) fn plain_end(bytes: &[u8], from: usize) -> usize {
 
 /// Works as [`plain_end`] for text already known to be JSON: only a quote or a backslash ends the run.
 pub(super) fn literal_end(bytes: &[u8], from: usize) -> usize {
-    let mut at = from;
-    // Whole blocks first: this test becomes a few vector instructions.
-    let (blocks, _) = bytes.get(from..).unwrap_or_default().as_chunks::<32>();
+    // most literals are names and short words
+    let near = from.saturating_add(SHORT).min(bytes.len());
+    let mut at = find_by(bytes.get(..near).unwrap_or_default(), from, ends_literal, ends_literal_in);
+    if at < near {
+        return at;
+    }
+    // whole blocks: this test becomes a few vector instructions
+    let (blocks, _) = bytes.get(at..).unwrap_or_default().as_chunks::<32>();
     for block in blocks {
         if block.iter().fold(false, |hit, &byte| hit | (byte == b'"') | (byte == b'\\')) {
             break;
         }
         at += block.len();
     }
-    find_by(
-        bytes,
-        at,
-        |byte| matches!(byte, b'"' | b'\\'),
-        |word| zero_bytes(word ^ (ONES * b'"' as u64)) | zero_bytes(word ^ (ONES * b'\\' as u64)),
-    )
+    find_by(bytes, at, ends_literal, ends_literal_in)
+}
+
+fn ends_literal(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\')
+}
+
+fn ends_literal_in(word: u64) -> u64 {
+    zero_bytes(word ^ (ONES * b'"' as u64)) | zero_bytes(word ^ (ONES * b'\\' as u64))
 }
 
 fn ends_plain(byte: u8) -> bool {

@@ -44,7 +44,7 @@ use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::catalog::{ServerEntry, Tool};
 use crate::gateway::consent::UsedPermit;
 use crate::gateway::log::{Attempt, Pending, RecordUnavailable, record_unavailable};
-use crate::gateway::outlive::Outlive;
+use crate::gateway::outlive::{Outlive, Work};
 use crate::gateway::tenants::{Caller, Shed};
 use crate::gateway::{clock, trace};
 use crate::upstream::{Answer, Request, Subject, UpstreamError};
@@ -105,19 +105,14 @@ impl Calls {
         let under_way = self.register(&attempt, name.map(|name| (name, cancel.clone())));
         let (line, cancelled) = (request.line.take(), cancel.clone());
         let may_be_held = cancel_by == CancelBy::Disconnect && request.round.may_be_asked();
-        let run = async move {
-            match line {
-                // boxed: few calls are of these kinds, and the others need not have room for them
-                Some(line) => Box::pin(calls.run_asking(attempt, request, line, cancelled, under_way)).await,
-                None if may_be_held => {
-                    Box::pin(calls.run_holding(attempt, request, cancelled, under_way)).await
-                }
-                None => calls.run_whole(attempt, request, cancelled.cancelled_owned(), under_way).await,
-            }
+        // each is boxed as it is made: a future of ten kilobytes is copied whenever it moves
+        let run: Work<CallOutcome> = match line {
+            Some(line) => Box::pin(calls.run_asking(attempt, request, line, cancelled, under_way)),
+            None if may_be_held => Box::pin(calls.run_holding(attempt, request, cancelled, under_way)),
+            None => Box::pin(calls.run_whole(attempt, request, cancelled.cancelled_owned(), under_way)),
         };
-        // a scope moves the future once more
         let work = match span {
-            None => Outlive::new(&self.life.tasks, run),
+            None => Outlive::boxed(&self.life.tasks, run),
             span => Outlive::new(&self.life.tasks, trace::within(span, run)),
         };
         if cancel_by == CancelBy::Disconnect { work.telling(cancel) } else { work }
