@@ -24,3 +24,21 @@ fn violations_name_path_and_rule_but_no_value() {
     let long = format!(r#"{{"limit":1,"{}":1}}"#, "n".repeat(5000));
     assert!(error(&long).len() < 200 && error(&long).contains("additionalProperties"));
 }
+
+#[test]
+fn unknown_members_come_with_the_known_ones() {
+    let error = |schema: &str, arguments: &str| {
+        let schema = Schema::compile(schema).expect("compiles");
+        schema.check(arguments).expect_err(arguments).to_string()
+    };
+    let closed = r#"{"properties":{"to":{},"body":{}},"required":["body"],"additionalProperties":false}"#;
+    let says = "/too: no member of that name is allowed; known: body, to (rule /additionalProperties)";
+    assert_eq!(error(closed, r#"{"too":1,"body":2}"#), says);
+    let says = "/too: no member of that name is allowed (rule /additionalProperties)";
+    assert_eq!(error(r#"{"additionalProperties":false}"#, r#"{"too":1}"#), says);
+    let names: Vec<String> = (100..1000).map(|n| format!(r#""name{n}":{{}}"#)).collect();
+    let many = format!(r#"{{"properties":{{{}}},"additionalProperties":false}}"#, names.join(","));
+    let long = error(&many, r#"{"too":1}"#);
+    assert!(long.len() < 600 && long.contains("known: name100, name101, "), "{long}");
+    assert!(long.contains(" more (rule"), "{long}");
+}

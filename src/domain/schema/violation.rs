@@ -7,6 +7,9 @@ const NAME_SHOWN_CHARS_MAX: usize = 64;
 /// Longest path in a sentence, in bytes; the middle of longer ones is left out.
 const PATH_BYTES_MAX: usize = 150;
 
+/// Most bytes of known names in a sentence.
+const KNOWN_BYTES_MAX: usize = 400;
+
 /// Part of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PathPart<'s> {
@@ -34,6 +37,23 @@ pub(super) fn sentence(
 /// Returns the first [`NAME_SHOWN_CHARS_MAX`] characters of a name, escaped.
 pub(super) fn shown(name: &str) -> String {
     name.chars().take(NAME_SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect()
+}
+
+/// Returns the end of a sentence that lists known names, and how many more there are; empty without any.
+pub(super) fn known<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let (mut out, mut left_out) = (String::new(), 0_usize);
+    for name in names {
+        if out.len() > KNOWN_BYTES_MAX {
+            left_out += 1;
+            continue;
+        }
+        out.push_str(if out.is_empty() { "; known: " } else { ", " });
+        out.push_str(&shown(name));
+    }
+    if left_out > 0 {
+        out.push_str(&format!(" and {left_out} more"));
+    }
+    out
 }
 
 /// Returns a path as a JSON pointer; a long one is cut in the middle.

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::failure::Failure;
 use super::output;
+use crate::domain::tenant::{Action, Role};
 use crate::faces::wire::headers::{CLI, SOURCE};
 
 /// Time limit for connecting.
@@ -150,7 +151,7 @@ impl ApiClient {
         drop(rustls::crypto::ring::default_provider().install_default());
         let built = reqwest::Client::builder()
             .default_headers(headers)
-            .user_agent(concat!("mcpproxy/", env!("CARGO_PKG_VERSION")))
+            .user_agent(concat!("mcpproxy-cli/", env!("CARGO_PKG_VERSION")))
             // redirects would send the key to another address
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_WAIT_MAX)
@@ -201,6 +202,15 @@ impl ApiClient {
     pub(super) async fn tenant_name(&self) -> Option<&str> {
         let holder = self.holder().await?;
         (holder.role != PLATFORM || self.is_in_tenant()).then_some(&*holder.tenant)
+    }
+
+    /// Returns whether the key may list servers; `false` if that cannot be found out.
+    pub(super) async fn sees_servers(&self) -> bool {
+        let role = match self.tenant_name().await.and(self.holder().await) {
+            Some(holder) => Role::ALL.into_iter().find(|role| role.as_str() == holder.role),
+            None => None,
+        };
+        role.is_some_and(|role| role.may(Action::SeeServers))
     }
 
     async fn holder(&self) -> Option<&Holder> {

@@ -100,6 +100,7 @@ impl Exchange {
         };
         let mut attempt = Attempt::now(caller, source(&parts.headers));
         attempt.request_id = request_id;
+        attempt.client = wire::headers::client(&parts.headers);
         attempt.client_address = client::ClientAddress::in_extensions(&parts.extensions);
         attempt.trace_id = wire::trace::trace_id(&parts.headers, &[]);
         attempt.language = wire::headers::language(&parts.headers);

@@ -6,15 +6,7 @@ use crate::domain::json::Member;
 use crate::gateway::ToolRequest;
 
 /// Names of the arguments of `call_tool_*`.
-pub const ARGUMENTS: [&str; 7] = [
-    "name",
-    "args",
-    "args_json",
-    "intent",
-    "intent_operation_type",
-    "intent_data_sensitivity",
-    "intent_reason",
-];
+pub const ARGUMENTS: [&str; 7] = ToolRequest::ARGUMENTS;
 
 /// Picks the arguments out of an object's members; the values stay raw and share `body`'s memory, which the
 /// members must borrow from. Names that are not arguments are left alone.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{Marks, Run};
 use crate::domain::schema::arena::{Id, NodeChildren};
 use crate::domain::schema::meter::Stop;
-use crate::domain::schema::node::{Dependency, Needs, NodeId, ObjectRule};
+use crate::domain::schema::node::{Dependency, Name, Needs, NodeId, ObjectRule};
 use crate::domain::schema::violation::{self, PathPart};
 
 impl<'a, 's> Run<'a, 's> {
@@ -70,7 +70,7 @@ impl<'a, 's> Run<'a, 's> {
         }
         if let Some(node) = rule.additional.filter(|_| !is_known) {
             is_known = true;
-            self.unknown("additionalProperties", node, name_id, member)?;
+            self.unknown("additionalProperties", node, (name_id, member), &rule.names)?;
         }
         if let Some(node) = rule.property_names {
             self.inside(PathPart::Value(name_id), &[PathPart::Word("propertyNames")], node, name_id)?;
@@ -78,11 +78,22 @@ impl<'a, 's> Run<'a, 's> {
         Ok(is_known)
     }
 
-    /// Applies the schema of `additionalProperties` or `unevaluatedProperties` to a member.
-    fn unknown(&mut self, keyword: &'static str, node: NodeId, name: Id, member: Id) -> Result<(), Stop> {
+    /// Applies the schema of `additionalProperties` or `unevaluatedProperties` to a member. `known` are the names that the
+    /// rule has beside it.
+    fn unknown(
+        &mut self,
+        keyword: &'static str,
+        node: NodeId,
+        (name, member): (Id, Id),
+        known: &[Name],
+    ) -> Result<(), Stop> {
         if self.schema.is_never(node) {
             self.at.push(PathPart::Value(name));
-            return Err(self.broken(keyword, || "no member of that name is allowed".into()));
+            let text = || {
+                let known = known.iter().filter(|name| name.property.is_some()).map(|name| &*name.name);
+                format!("no member of that name is allowed{}", violation::known(known))
+            };
+            return Err(self.broken(keyword, text));
         }
         self.inside(PathPart::Value(name), &[PathPart::Word(keyword)], node, member)
     }
@@ -148,7 +159,7 @@ impl<'a, 's> Run<'a, 's> {
         self.meter.spend(members.members_len() as u64 / 4)?;
         for (at, (name, member)) in members.members().enumerate() {
             if !marks.has(at) {
-                self.unknown("unevaluatedProperties", node, name, member)?;
+                self.unknown("unevaluatedProperties", node, (name, member), &[])?;
             }
         }
         marks.set_all();

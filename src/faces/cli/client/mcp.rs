@@ -17,7 +17,7 @@ impl ApiClient {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": {
             "io.modelcontextprotocol/protocolVersion": MCP_REVISION,
             "io.modelcontextprotocol/clientCapabilities": {},
-            "io.modelcontextprotocol/clientInfo": {"name": "mcpproxy", "version": env!("CARGO_PKG_VERSION")},
+            "io.modelcontextprotocol/clientInfo": {"name": "mcpproxy-cli", "version": env!("CARGO_PKG_VERSION")},
         }}});
         let request = self.http.post(self.at("mcp")).timeout(CONNECT_WAIT_MAX);
         let request = request

@@ -124,6 +124,19 @@ pub struct ToolRequest {
     pub intent_reason: Option<Bytes>,
 }
 
+impl ToolRequest {
+    /// Names of the arguments of `call_tool_*`.
+    pub const ARGUMENTS: [&str; 7] = [
+        "name",
+        "args",
+        "args_json",
+        "intent",
+        "intent_operation_type",
+        "intent_data_sensitivity",
+        "intent_reason",
+    ];
+}
+
 /// A request for a prompt, a resource or a completion.
 #[derive(Clone, Debug)]
 pub struct OfferRequest {

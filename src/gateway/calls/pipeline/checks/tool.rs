@@ -162,7 +162,8 @@ fn arguments(request: &ToolRequest) -> Result<Bytes, Refusal> {
         // a misspelt name must not run a tool with nothing
         let shown: String = unknown.chars().take(100).collect();
         return Err(invalid(format!(
-            "Invalid arguments: unknown argument '{shown}'; the tool's own arguments go into args or args_json"
+            "Invalid arguments: unknown argument '{shown}'; known: {}. The tool's own arguments go into args or args_json",
+            ToolRequest::ARGUMENTS.join(", ")
         )));
     }
     let args = present(request.args.as_ref());
