@@ -64,3 +64,16 @@ pub struct PageReport {
     /// Number of controls outside of any form, which become no tool.
     pub orphans: usize,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_explains_each_reason() {
+        let page = include_str!("../../../docs/web-pages.md");
+        for word in HiddenBecause::WORDS {
+            assert!(page.contains(&format!("\n| `{word}` | ")), "docs/web-pages.md: no row for {word}");
+        }
+    }
+}

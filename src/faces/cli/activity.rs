@@ -1,6 +1,8 @@
 //! `mcpproxy activity`: lists, watches, counts and exports activity records.
 
+mod permission;
 mod provenance;
+mod unknown_names;
 mod watch;
 mod wide;
 
@@ -8,6 +10,7 @@ use chrono::{DateTime, Local, Utc};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
+use self::unknown_names::FilteredNames;
 use super::client::{ApiClient, ApiQuery};
 use super::connection::ApiConnection;
 use super::failure::Failure;
@@ -46,7 +49,7 @@ enum Command {
     },
     /// Write all records that match to standard output, newest first
     Export(Box<Export>),
-    /// Show all fields of one record
+    /// Show all fields of one record, and of a call that asked for permission who decided
     Show {
         /// ID of the record, as `mcpproxy activity list` prints it
         id: String,
@@ -240,7 +243,11 @@ impl ActivityCommand {
             }
             Command::Show { id, provenance: false, output } => {
                 let answer = client.get(&["activity", &id], &ApiQuery::default()).await?;
-                output.thing(&answer.text, record)
+                let permission = match output.format {
+                    Format::Table => permission::of(&client, &answer.json()?).await,
+                    Format::Json | Format::Yaml => String::new(),
+                };
+                output.thing(&answer.text, |raw| record(raw) + &permission)
             }
         }
     }
@@ -248,6 +255,7 @@ impl ActivityCommand {
 
 impl List {
     async fn run(self, client: &ApiClient) -> Result<(), Failure> {
+        let names = FilteredNames::of(&self.filter);
         let mut query = self.filter.query();
         self.window.add(&mut query, Utc::now())?;
         query.add("contains", self.contains);
@@ -259,6 +267,9 @@ impl List {
             items = wide::Answers::default().added_to(client, items).await;
         }
         self.output.items(&items, &columns)?;
+        if items.is_empty() {
+            names.note_unknown(client).await;
+        }
         if items.len() == limit {
             output::note(&format!("the newest {limit}; --limit shows more, --since and the filters fewer"));
         }

@@ -3,6 +3,7 @@
 mod clients;
 mod edit;
 mod replace;
+mod successor;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,6 +43,9 @@ pub struct ConnectCommand {
     /// users can read command lines [env: MCPPROXY_CLIENT_KEY]
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// Make a new key (admins), also if the client's file has one that works or was rotated
+    #[arg(long, conflicts_with = "key")]
+    new_key: bool,
     /// Print the configuration, and the link that installs it, instead of writing it
     #[arg(long)]
     print: bool,
@@ -65,7 +69,8 @@ impl ConnectCommand {
             )));
         }
         let mut api = self.connection.client()?;
-        if let Some(key) = self.key.clone().or_else(|| input::variable("MCPPROXY_CLIENT_KEY")) {
+        let given = || self.key.clone().or_else(|| input::variable("MCPPROXY_CLIENT_KEY"));
+        if let Some(key) = given().filter(|_| !self.new_key) {
             api = with_key_of_client(&api, &key).await?;
         }
         match self.client.file().filter(|_| !self.print) {
@@ -107,7 +112,8 @@ impl ConnectCommand {
         let url = api.at("mcp").to_string();
         // a file that cannot be changed is found before a key is made
         self.server(&url, "").added_to(&old).map_err(fault)?;
-        if let Some(tools) = self.working(api, &old, &url).await? {
+        let working = if self.new_key { None } else { self.working(api, &old, &url).await? };
+        if let Some(tools) = working {
             output::line(&format!("nothing to change: {shown} has {} with a key that works", self.name))?;
             output::line(&told_tools(&tools))?;
             return self.show_command(file);
@@ -171,6 +177,14 @@ impl ConnectCommand {
                 Err(failure) => failure.to_string(),
             },
         };
+        if self.makes_keys(api).await?
+            && let Some(next) = successor::of(api, key).await?
+        {
+            return Err(Failure::Refused(format!(
+                "the key in the file was rotated; {}",
+                successor::advice(&next)
+            )));
+        }
         output::note(&format!("the key in the file is not used: {why}"));
         Ok(None)
     }
@@ -198,12 +212,19 @@ impl ConnectCommand {
         if !manages {
             return Ok(None);
         }
-        let end = text(
-            &api.get(&["keys", &text(&of_key, "key_id")], &ApiQuery::default()).await?.json()?,
-            "expires_at",
-        );
+        let row = api.get(&["keys", &text(&of_key, "key_id")], &ApiQuery::default()).await?.json()?;
+        let end = text(&row, "expires_at");
         let is_near = end.parse::<DateTime<Utc>>().is_ok_and(|end| end - Utc::now() < KEY_LEFT_MIN);
-        Ok(is_near.then(|| format!("it ends at {end}")))
+        if is_near {
+            return Ok(Some(format!("it ends at {end}")));
+        }
+        if let Some(next) = successor::of(api, key).await? {
+            output::note(&format!(
+                "the key in the file was rotated and ends at {end}; {}",
+                successor::advice(&next)
+            ));
+        }
+        Ok(None)
     }
 
     async fn makes_keys(&self, api: &ApiClient) -> Result<bool, Failure> {
@@ -218,6 +239,9 @@ impl ConnectCommand {
         }
         let me = api.get(&["status"], &ApiQuery::default()).await?.json()?;
         match (&*text(&me, "role"), api.key()) {
+            (role, _) if self.new_key => Err(Failure::NotAuthorised(format!(
+                "a key of role {role} makes no keys: leave --new-key out, or use an admin's key"
+            ))),
             ("agent" | "operator", Some(key)) => Ok(ClientKey { secret: key.to_owned(), made: None }),
             (role, _) => Err(Failure::NotAuthorised(format!(
                 "a key of role {role} has no tools: use an agent's key, or an admin's, which makes one for the client"

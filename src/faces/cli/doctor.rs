@@ -336,6 +336,11 @@ fn judge(server: &Value, name: &str, withheld: &[Withheld], tally: &ToolTally) -
             found.push(Found::Good(has(*blocked, "that is blocked", "that are blocked")));
         }
     }
+    if found.is_empty() && tally.total == 0 && text(server, "kind") == "web_page" {
+        found.push(odd(format!(
+            "is connected, and no form of its pages has become a tool: mcpproxy page report {name} says why"
+        )));
+    }
     if found.is_empty() {
         let tools = if tally.total > 0 { format!(", {}", tally.line()) } else { String::new() };
         found.push(Found::Good(format!("server   '{name}' is connected{tools}")));

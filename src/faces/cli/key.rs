@@ -40,8 +40,9 @@ enum Command {
     },
     /// Replace a key by a new one with the same rights; its secret is printed only this once
     Rotate {
-        /// ID of the key
-        id: String,
+        /// ID of the key; or its name, if it is that of one key only among those that work and are not replaced
+        #[arg(value_name = "ID|NAME")]
+        key: String,
         /// Time for which the old key still works: 1s to 30d, such as 90m or 24h
         #[arg(long, value_name = "TIME", default_value = "24h")]
         overlap: String,
@@ -98,6 +99,9 @@ struct Settings {
     output: Output,
 }
 
+/// Most ids of keys with one name that an error lists.
+const IDS_SHOWN_MAX: usize = 10;
+
 const COLUMNS: [Column; 7] = [
     ("ID", |key| text(key, "id")),
     ("ROLE", |key| text(key, "role")),
@@ -129,7 +133,7 @@ impl KeyCommand {
                 let answer = client.get(&["keys", &id], &ApiQuery::default()).await?;
                 output.thing(&answer.text, show::fields)
             }
-            Command::Rotate { id, overlap, output } => rotate(&client, &id, &overlap, output).await,
+            Command::Rotate { key, overlap, output } => rotate(&client, &key, &overlap, output).await,
             Command::Revoke { id, yes } => {
                 check_id(&id)?;
                 input::confirm_if_somebody_is_here(yes, &format!("revoke the key {id} for good"))?;
@@ -179,21 +183,49 @@ impl Add {
     }
 }
 
-async fn rotate(client: &ApiClient, id: &str, overlap: &str, output: Output) -> Result<(), Failure> {
-    check_id(id)?;
+async fn rotate(client: &ApiClient, key: &str, overlap: &str, output: Output) -> Result<(), Failure> {
     let seconds = input::span(overlap).map(|span| span.num_seconds()).filter(|seconds| *seconds > 0);
     let seconds = seconds.ok_or_else(|| {
         Failure::Usage(format!(
             "--overlap {overlap}: it needs a time such as 90m, 24h or 7d; mcpproxy key revoke ends a key at once"
         ))
     })?;
+    let id = id_to_rotate(client, key).await?;
     let body = json!({"overlap_s": seconds}).to_string();
-    let answer = client.send(Method::POST, &["keys", id, "rotate"], body).await?;
+    let answer = client.send(Method::POST, &["keys", &id, "rotate"], body).await?;
     output.thing(&answer.text, show::fields)?;
     for line in rotation_notes(&answer.json()?) {
         output::note(&line);
     }
     Ok(())
+}
+
+/// Returns the id of the key to rotate: `given`, or the id of the only key with that name that works and has no successor
+/// that works.
+async fn id_to_rotate(client: &ApiClient, given: &str) -> Result<String, Failure> {
+    if Uuid::try_parse(given).is_ok() {
+        return Ok(given.to_owned());
+    }
+    let keys = client.list(&["keys"], &ApiQuery::default(), usize::MAX).await?;
+    let keys: Vec<Value> = keys.iter().map(|key| output::parsed(key)).filter(works).collect();
+    let is_replaced = |key: &&Value| {
+        let successor = text(key, "successor_id");
+        keys.iter().any(|other| text(other, "id") == successor)
+    };
+    let named = keys.iter().filter(|key| text(key, "name") == given && !is_replaced(key));
+    let ids: Vec<String> = named.map(|key| text(key, "id")).collect();
+    match ids.as_slice() {
+        [id] => Ok(id.clone()),
+        [] => Err(Failure::Usage(format!(
+            "'{given}' is no key's id, and no key that works has that name: mcpproxy key list shows them"
+        ))),
+        ids => Err(Failure::Usage(format!(
+            "{} keys have the name '{given}', so give the id of one: {}{}",
+            ids.len(),
+            ids.iter().take(IDS_SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(", "),
+            if ids.len() > IDS_SHOWN_MAX { ", …" } else { "" }
+        ))),
+    }
 }
 
 /// Returns what to know of a rotation: the ends of both keys, and remembered decisions that end.
@@ -262,6 +294,11 @@ fn settings(raw: &str) -> String {
 
 fn has_passed(time: &str) -> bool {
     DateTime::parse_from_rfc3339(time).is_ok_and(|time| time <= Utc::now())
+}
+
+/// Returns whether a key is neither revoked nor expired.
+pub(super) fn works(key: &Value) -> bool {
+    text(key, "revoked_at").is_empty() && !has_passed(&text(key, "expires_at"))
 }
 
 fn state(key: &Value) -> String {

@@ -17,6 +17,8 @@ use crate::upstream::{Egress, PageInspector, native_tls};
 
 /// Largest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 2 * 1024 * 1024;
+/// Beginning of the error about a server that is there and has no pages.
+const NO_REPORT: &str = "page report not found";
 /// Address that a file counts as fetched from, unless one is given.
 const NOWHERE: &str = "https://page.invalid/";
 
@@ -92,7 +94,14 @@ impl PageCommand {
 impl Report {
     async fn run(self) -> Result<(), Failure> {
         let path = ["servers", &self.server, "page-report"];
-        let answer = self.connection.client()?.get(&path, &ApiQuery::default()).await?;
+        let answer = self.connection.client()?.get(&path, &ApiQuery::default()).await;
+        let answer = answer.map_err(|failure| match failure.to_string().starts_with(NO_REPORT) {
+            true => failure.saying(format!(
+                "server '{0}' is not of kind web_page, and only those have pages; mcpproxy tools list {0} shows its tools",
+                self.server
+            )),
+            false => failure,
+        })?;
         self.output.thing(&answer.text, shown)
     }
 }

@@ -49,7 +49,8 @@ enum Command {
     Restart(One),
     /// Change a server's address, headers, limits, or whether changed tools are approved automatically
     Update(Update),
-    /// Show a server's log: standard error of its program, and events of the server
+    /// Show a server's log: standard error of its program, and events of the server. Lines are there within 2 s; that a
+    /// server over HTTP has gone away is noticed at its next listing, 30 s later by default
     Logs(Logs),
     /// List a server's prompts (not for agents' keys)
     Prompts(One),
@@ -157,6 +158,9 @@ struct Update {
     output: Output,
 }
 
+/// Beginning of the error about a name that another server has.
+const NAME_TAKEN: &str = "a server of this name exists";
+
 const COLUMNS: [Column; 5] = [
     ("NAME", |server| text(server, "name")),
     ("STATE", state),
@@ -244,7 +248,8 @@ impl Add {
         if !self.relay.is_empty() {
             body.insert("relay".to_owned(), Value::Object(input::settings(&self.relay)?));
         }
-        let answer = client.send(Method::POST, &["servers"], Value::Object(body).to_string()).await?;
+        let sent = client.send(Method::POST, &["servers"], Value::Object(body).to_string()).await;
+        let answer = sent.map_err(|failure| advised(failure, &self.name))?;
         self.output.thing(&answer.text, fields)?;
         let server = answer.json()?;
         let error = text(&server, "last_error");
@@ -257,6 +262,17 @@ impl Add {
         }
         warn(&server);
         tell_tools(client, &server).await
+    }
+}
+
+/// Adds what to do to the failure of adding a server whose name is taken.
+fn advised(failure: Failure, name: &str) -> Failure {
+    let sentence = failure.to_string();
+    match sentence.starts_with(NAME_TAKEN) {
+        true => failure.saying(format!(
+            "{sentence}: mcpproxy upstream update {name} changes it, mcpproxy upstream show {name} shows it"
+        )),
+        false => failure,
     }
 }
 

@@ -10,6 +10,10 @@ use crate::gateway::GatewayError;
 use crate::gateway::tenants::Caller;
 use crate::store::{Server, ServerPatch};
 
+/// Advice for somebody who names a program that the deployment does not offer.
+const HOW_TO_OFFER: &str = "the gateway's operator adds a program under stdio.commands in its settings file, then runs mcpproxy \
+                            reload; mcpproxy upstream add NAME -- PROGRAM ARGUMENTS prints what to add";
+
 /// Location of a new server.
 pub(super) struct NewPlace {
     pub(super) kind: ServerKind,
@@ -149,10 +153,10 @@ impl Servers {
         if self.options.commands.are_off() {
             return GatewayError::invalid("kind", "this deployment runs no stdio servers (stdio.enabled)");
         }
-        let message = match self.options.commands.names_for(caller.tenant_name()).as_slice() {
+        let known = match self.options.commands.names_for(caller.tenant_name()).as_slice() {
             [] => "this deployment has no command for this tenant (stdio.commands)".to_owned(),
             names => format!("command must be one of {}", names.join(", ")),
         };
-        GatewayError::invalid("command", message)
+        GatewayError::invalid("command", format!("{known}; {HOW_TO_OFFER}"))
     }
 }

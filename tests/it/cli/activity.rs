@@ -1,5 +1,8 @@
 //! `mcpproxy activity`.
 
+use http::Method;
+use serde_json::json;
+
 use crate::support::upstream::zoo;
 use crate::support::{Api, Stage, Tenant, Upstream, cli, cli_at_terminal};
 
@@ -83,4 +86,72 @@ async fn one_record_whole() {
     assert!(shown.contains(intent) && shown.contains("source:") && shown.contains("cli"), "{shown}");
     assert_eq!(cli(&agent, &["activity", "show", id, "-o", "json"]).await.ok().json(), record);
     cli(&tenant.agent().await, &["activity", "show", id]).await.failed(3, "not_found");
+}
+
+#[tokio::test]
+async fn records_name_the_program_that_called() {
+    let (_stage, tenant, _upstream, agent) = three_calls().await;
+    let version = env!("CARGO_PKG_VERSION");
+    for record in tenant.records("type=tool_call", 3).await {
+        assert_eq!(record["client"], json!({"name": "mcpproxy-cli", "version": version}), "{record}");
+    }
+    let auditor = tenant.auditor().await;
+    let wide = cli(&auditor, &["activity", "list", "--wide", "--type", "tool_call"]).await.ok();
+    let client = format!("  mcpproxy-cli {version}  ");
+    assert_eq!(wide.out.lines().filter(|line| line.contains(&client)).count(), 3, "{wide:?}");
+
+    let call = json!({"tool_variant": "call_tool_read", "name": "up:reader"});
+    let (long, secret) = ("x".repeat(200), "sk_live_0123456789abcdefABCDEF/2");
+    for (made, (said, client)) in [
+        (Some("curl/8.5.0 (linux)"), json!({"name": "curl", "version": "8.5.0"})),
+        (Some(&*long), json!({"name": "x".repeat(100), "version": null})),
+        (Some(secret), json!({"name": "[redacted]", "version": "2"})),
+        (None, json!({"name": null, "version": null})),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut request = agent.request(Method::POST, "/api/v1/tools/call").json(&call);
+        if let Some(said) = said {
+            request = request.header("user-agent", said);
+        }
+        agent.send(request).await.expect(200);
+        let newest = tenant.records("type=tool_call&source=rest", made + 1).await.remove(0);
+        assert_eq!(newest["client"], client, "{newest}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_list_says_which_name_there_is_not() {
+    let (_stage, tenant, upstream, agent) = three_calls().await;
+    tenant.add("quiet", &upstream).await;
+    let auditor = tenant.auditor().await;
+    let said = async |caller: &Api, args: &[&str]| {
+        let run = cli(caller, &[&["activity", "list"], args].concat()).await.ok();
+        assert_eq!(run.rows().len(), 0, "{run:?}");
+        run.err
+    };
+    for (args, says) in [
+        (&["--tool", "up:readr"][..], "no tool has the name 'up:readr' now; did you mean 'up:reader'?\n"),
+        (&["--tool", "nothing-like-it"], "no tool has the name 'nothing-like-it' now\n"),
+        (&["--server", "quite"], "no server has the name 'quite' now; did you mean 'quiet'?\n"),
+        (&["--server", "quiet", "--tool", "readr"], "now; did you mean 'quiet:reader'?\n"),
+        // there is such a thing, without records
+        (&["--server", "quiet", "--type", "tool_call"], ""),
+        (&["--tool", "quiet:reader"], ""),
+        (&["--tool", "servers.remove", "--type", "admin"], ""),
+        (&["--tool", "servers.remove"], ""),
+        (&["--tool", "retrieve_tools"], ""),
+        (&["--since", "1s", "--type", "search"], ""),
+    ] {
+        let err = said(&auditor, args).await;
+        assert!(if says.is_empty() { err.is_empty() } else { err.ends_with(says) }, "{args:?}: {err}");
+    }
+    let json = cli(&auditor, &["activity", "list", "--tool", "up:readr", "-o", "json"]).await.ok();
+    assert!(json.json() == json!([]) && json.err.contains("did you mean"), "{json:?}");
+    // an agent may not see servers, and the command does not try
+    assert_eq!(said(&agent, &["--tool", "up:readr"]).await, "");
+    agent.get("/api/v1/keys").await.refused(403, "forbidden");
+    let refused = tenant.records(&format!("type=admin&key={}", agent.id), 1).await.remove(0);
+    assert_eq!(refused["tool"], "keys.list", "{refused}");
 }

@@ -87,6 +87,22 @@ async fn a_key_is_rotated() {
         cli(&admin, &["key", "rotate", &agent.id, &overlap]).await.failed(2, "--overlap");
     }
     cli(&admin, &["key", "rotate", "ana"]).await.failed(2, "key list shows them");
+    // a name will do where it is that of one key that works and is not replaced
+    let named = tenant.key(&json!({"role": "agent", "name": "ide"})).await;
+    let second = cli(&admin, &["key", "rotate", "ide", "-o", "json"]).await.ok().json();
+    assert_eq!(second["replaces"]["id"], named.id);
+    let third = cli(&admin, &["key", "rotate", "ide", "-o", "json"]).await.ok().json();
+    assert_eq!(third["replaces"]["id"], second["id"]);
+    let twin = tenant.key(&json!({"role": "agent", "name": "ide"})).await;
+    let refused = cli(&admin, &["key", "rotate", "ide"]).await;
+    refused.failed(2, "2 keys have the name 'ide', so give the id of one: ");
+    assert!(refused.err.contains(&twin.id) && refused.err.contains(third["id"].as_str().unwrap()));
+    assert!(!refused.err.contains(&named.id), "{refused:?}");
+    cli(&admin, &["key", "revoke", &twin.id]).await.ok();
+    cli(&admin, &["key", "revoke", third["id"].as_str().unwrap()]).await.ok();
+    let again = cli(&admin, &["key", "rotate", "ide", "-o", "json"]).await.ok().json();
+    assert_eq!(again["replaces"]["id"], second["id"]);
+    cli(&agent, &["key", "rotate", "ide"]).await.failed(5, "forbidden");
     cli(&agent, &["key", "rotate", &agent.id]).await.failed(5, "forbidden");
 }
 
@@ -111,6 +127,8 @@ async fn a_servers_life() {
     let added = cli_reading(&operator, &headers, "s3cret-value\n").await.ok();
     assert!(added.err.contains("quarantine") && !added.out.contains("s3cret"), "{added:?}");
     assert!(upstream.sent("x-up-key").contains(&"s3cret-value".to_owned()));
+    let taken = cli(&operator, &["upstream", "add", "up", &upstream.url]).await;
+    taken.failed(3, "a server of this name exists (conflict): mcpproxy upstream update up changes it");
     cli(&operator, &["upstream", "unquarantine", "up"]).await.failed(5, "forbidden");
     cli(&admin, &["upstream", "unquarantine", "up"]).await.ok();
     for (verb, state) in [("disable", "disabled"), ("enable", "enabled"), ("quarantine", "quarantined")] {

@@ -331,3 +331,50 @@ async fn a_new_agents_key_comes_with_the_next_step() {
     assert!(owned.contains(hint) && !owned.contains("Nobody is named"), "{owned}");
     assert!(!cli(&admin, &["key", "add", "--role", "auditor"]).await.ok().err.contains(hint));
 }
+
+#[tokio::test]
+async fn a_key_that_was_rotated_leads_to_its_successor() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (admin, home) = (tenant.admin().await, Home::new());
+    home.connect(&admin, &["cursor"]).await.ok();
+    let file = home.path(".cursor/mcp.json");
+    let written = fs::read_to_string(&file).unwrap();
+    let count = async || cli(&admin, &["key", "list"]).await.ok().rows().len();
+    let rotate = async |overlap: &str| {
+        let overlap = format!("--overlap={overlap}");
+        let made =
+            cli(&admin, &["key", "rotate", "mcpproxy-cursor", &overlap, "-o", "json"]).await.ok().json();
+        (made["id"].as_str().unwrap().to_owned(), made["key"].as_str().unwrap().to_owned())
+    };
+    // the key works for long enough, and the note says what comes then
+    let (second, secret) = rotate("7d").await;
+    let run = home.connect(&admin, &["cursor"]).await.ok();
+    assert!(run.out.contains("nothing to change"), "{run:?}");
+    assert!(run.err.contains(&format!("its successor is mcpproxy-cursor ({second})")), "{run:?}");
+    // it ends, and so does its successor
+    let (third, last) = rotate("1h").await;
+    fs::write(&file, written.replace(&key_in(&written), &secret)).unwrap();
+    let before = count().await;
+    let says = format!("the key in the file was rotated; its successor is mcpproxy-cursor ({third})");
+    for revoked in [false, true] {
+        if revoked {
+            cli(&admin, &["key", "revoke", &second]).await.ok();
+        }
+        let run = home.connect(&admin, &["cursor"]).await;
+        run.failed(3, &says);
+        assert!(run.err.contains("MCPPROXY_CLIENT_KEY or --key") && run.err.contains("--new-key"), "{run:?}");
+    }
+    assert_eq!(count().await, before);
+    home.connect_with(&[("MCPPROXY_CLIENT_KEY", &last)], &admin, &["cursor"]).await.ok();
+    assert_eq!(key_in(&fs::read_to_string(&file).unwrap()), last);
+    assert!(home.connect(&admin, &["cursor"]).await.ok().out.contains("nothing to change"));
+    assert_eq!(count().await, before);
+    // another key is made where that is asked for
+    home.connect(&admin, &["cursor", "--new-key"]).await.ok();
+    let new = key_in(&fs::read_to_string(&file).unwrap());
+    assert!(new != last && count().await == before + 1);
+    home.connect(&admin, &["cursor", "--new-key", "--key", &last]).await.failed(2, "--new-key");
+    let agent = tenant.agent().await;
+    home.connect(&agent, &["cursor", "--new-key"]).await.failed(5, "a key of role agent makes no keys");
+}

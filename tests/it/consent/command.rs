@@ -76,4 +76,19 @@ async fn a_wide_list_of_records_says_who_allowed_a_call_and_its_arguments() {
     // these did not run
     let blocked = of("blocked").await;
     assert!(blocked.len() == 3 && blocked[1..].iter().all(|row| !row.contains("eva")), "{blocked:?}");
+    // the record says it too, also of a call that was refused
+    let person = "\n  decided_by:   eva\n  decided_via:  cli\n  decided_at:   20";
+    for (tool_call, count, section) in [
+        ("status=success&tool=writer", 1, person),
+        ("status=blocked", 2, "\nPermission\n  state:        denied\n  decided_by:   eva\n"),
+    ] {
+        let record = tenant.records(&format!("type=tool_call&{tool_call}"), count).await.remove(0);
+        let id = record["id"].as_str().unwrap();
+        let shown = cli(&auditor, &["activity", "show", id]).await.ok().out;
+        assert!(shown.contains(section), "{shown}");
+        assert_eq!(cli(&auditor, &["activity", "show", id, "-o", "json"]).await.ok().json(), record);
+    }
+    let free = tenant.records("type=tool_call&status=success&tool=reader", 1).await.remove(0);
+    let shown = cli(&auditor, &["activity", "show", free["id"].as_str().unwrap()]).await.ok().out;
+    assert!(shown.contains("free-reads") && !shown.contains("Permission"), "{shown}");
 }

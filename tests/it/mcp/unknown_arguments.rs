@@ -20,7 +20,8 @@ async fn an_unknown_argument_is_named_and_nothing_runs() {
                 let outcome = client.call(&format!("call_tool_{variant}"), &arguments).await;
                 let said = outcome.refused("invalid_arguments");
                 let message = said["message"].as_str().unwrap();
-                assert!(message.contains(&format!("'{unknown}'")), "{unknown}: {message}");
+                let says = format!("'{unknown}'; known: name, args, args_json, intent, ");
+                assert!(message.contains(&says), "{unknown}: {message}");
                 assert_eq!(said["variant"], format!("call_tool_{variant}"), "{said}");
                 attempts += 1;
             }

@@ -69,7 +69,9 @@ async fn each_tenant_has_a_program_of_its_own_and_only_its_own_entries() {
         globex.platform.post("/api/v1/servers", &body).await.refused(400, "invalid_request")
     };
     assert_eq!(create("acmes").await, create("nothing").await);
-    assert_eq!(create("acmes").await, "command must be one of globexs, prog");
+    let said = create("acmes").await;
+    assert!(said.starts_with("command must be one of globexs, prog; the gateway's operator adds "), "{said}");
+    assert!(said.contains("settings file") && said.contains("mcpproxy reload"), "{said}");
     for (body, field) in [
         (json!({"kind": "stdio"}), "command"),
         (json!({"kind": "stdio", "command": "prog", "url": "http://127.0.0.1:1/"}), "url"),

@@ -5,7 +5,7 @@ use sqlx::Row;
 
 use super::site::Site;
 use super::{SEARCH, add, stage};
-use crate::support::cli;
+use crate::support::{Tool, Upstream, cli};
 
 const SECRET: &str = "correct horse battery staple";
 
@@ -185,5 +185,11 @@ async fn a_page_without_tools_is_inspected_and_added_as_the_command_line_says() 
     cli(&admin, &command.split(' ').collect::<Vec<_>>()).await.ok();
     let tools = admin.items("/api/v1/servers/other/tools").await;
     assert!(tools.iter().any(|tool| tool["name"] == "find"), "{tools:?}");
-    cli(&admin, &["page", "report", "missing"]).await.failed(3, "not found");
+    cli(&admin, &["page", "report", "missing"]).await.failed(3, "server not found");
+    let doctor = cli(&admin, &["doctor"]).await.ok().out;
+    let says = "WARN  server   'shop' is connected, and no form of its pages has become a tool: mcpproxy page report shop says why\n";
+    assert!(doctor.contains(says) && doctor.contains("ok    server   'other' is connected, "), "{doctor}");
+    let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
+    tenant.add("plain", &upstream).await;
+    cli(&admin, &["page", "report", "plain"]).await.failed(3, "server 'plain' is not of kind web_page");
 }

@@ -30,6 +30,12 @@ fn servers_are_judged() {
         ),
         (json!({"connection": "unknown", "kind": "http"}), (0, 0), "upstream update up --address URL"),
         (json!({"quarantined": true}), (0, 0), "unquarantine up"),
+        (
+            json!({"kind": "web_page"}),
+            (0, 0),
+            "no form of its pages has become a tool: mcpproxy page report up",
+        ),
+        (json!({"kind": "web_page"}), (0, 1), "ok server   'up' has 1 tool that is blocked: "),
     ] {
         let withheld = Withheld { list: "tools", noun: "tool", waiting, blocked };
         let mut found = judge(&server(more), "up", &[withheld], &ToolTally::default());
