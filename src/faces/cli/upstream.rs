@@ -49,8 +49,9 @@ enum Command {
     Restart(One),
     /// Change a server's address, headers, limits, or whether changed tools are approved automatically
     Update(Update),
-    /// Show a server's log: standard error of its program, and events of the server. Lines are there within 2 s; that a
-    /// server over HTTP has gone away is noticed at its next listing, 30 s later by default
+    /// Show a server's log: standard error of its program, and events of the server
+    ///
+    /// Lines are there within 2 s. That a server over HTTP has gone away is noticed when it is listed next, by default every 30 s.
     Logs(Logs),
     /// List a server's prompts (not for agents' keys)
     Prompts(One),

@@ -7,14 +7,15 @@ use super::super::failure::Failure;
 use super::super::key;
 use super::super::output::{self, text};
 
-/// Returns the last successor of a key, by its secret; `None` if the key has none that works.
+/// Returns the last successor of a key, by its secret; `None` if the key has none that works and is for a client.
 ///
 /// # Errors
 /// The keys cannot be listed.
 pub(super) async fn of(api: &ApiClient, secret: &str) -> Result<Option<Value>, Failure> {
     let keys = api.list(&["keys"], &ApiQuery::default(), usize::MAX).await?;
     let keys: Vec<Value> = keys.iter().map(|key| output::parsed(key)).collect();
-    Ok(last(&keys, secret).filter(|key| key::works(key)).cloned())
+    let is_for_client = |key: &&Value| key::works(key) && matches!(&*text(key, "role"), "agent" | "operator");
+    Ok(last(&keys, secret).filter(is_for_client).cloned())
 }
 
 /// Returns the last key in the line of rotations of the key with this secret; `None` if it has no successor.
