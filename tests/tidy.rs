@@ -20,9 +20,10 @@ const FLOORS: [(&str, u8); 6] =
     [("domain", 0), ("store", 1), ("upstream", 1), ("gateway", 2), ("faces", 3), ("app", 4)];
 
 /// Crates with one home.
-const HOMES: [(&str, &[&str]); 27] = [
+const HOMES: [(&str, &[&str]); 28] = [
     ("cel", &["src/domain/policy/when.rs"]),
     ("cookie_store", &["src/upstream/web/"]),
+    ("jsonwebtoken", &["src/domain/identity/"]),
     ("encoding_rs", &["src/domain/web_page/charset.rs"]),
     ("flate2", &["src/upstream/web/"]),
     ("html5ever", &["src/domain/web_page/dom/"]),
@@ -65,7 +66,7 @@ const HOMES: [(&str, &[&str]); 27] = [
 const NOT_IN_DOMAIN: [&str; 6] = ["tokio", "sqlx", "axum", "hyper", "std::fs", "std::net"];
 
 /// Tables whose rows belong to a tenant.
-const TENANT_TABLES: [&str; 22] = [
+const TENANT_TABLES: [&str; 24] = [
     "api_keys",
     "settings",
     "policies",
@@ -88,6 +89,8 @@ const TENANT_TABLES: [&str; 22] = [
     "web_provenance",
     "web_drafts",
     "web_cookies",
+    "identity_rules",
+    "identities",
 ];
 
 fn rust_files(dir: &Path, into: &mut Vec<PathBuf>) {

@@ -19,12 +19,15 @@ use super::telemetry::{self, LogDirectives, Metrics, Traces};
 use super::{memory_budget, open_files, own_memory};
 use crate::domain::bootstrap::BootstrapKey;
 use crate::domain::id::ReplicaId;
+use crate::domain::identity::PublicUrl;
 use crate::domain::quota::Quotas;
 use crate::domain::seal::{Key, Keyring};
 use crate::faces::cli::{FoundSetting, FoundSettings};
 use crate::faces::connections::{ConnectionRules, Connections};
 use crate::faces::{FaceOptions, Faces, admin, http, mcp, rest, sse};
-use crate::gateway::{ActivityLimits, EmbeddingsOptions, Gateway, MemoryLimits, Options, Rounds};
+use crate::gateway::{
+    ActivityLimits, EmbeddingsOptions, Gateway, LoginOptions, MemoryLimits, Options, Rounds,
+};
 use crate::store::{self, AskLimits, CacheQuota, Store, StoreOptions};
 use crate::upstream::{
     BreakerRules, Confinement, Deny, Egress, EmbedderOptions, Limits, StdioRules, become_confined,
@@ -366,9 +369,23 @@ fn gateway_options(
         retention_interval: limits.retention_interval,
         reloads_max: limits.reload_concurrency,
         embeddings: config.embeddings.as_ref().map(|service| embeddings(service, limits)),
+        logins: LoginOptions {
+            public_url: config.server.public_url.as_deref().map(PublicUrl::new),
+            leeway_s: seconds(config.identity.leeway),
+            lifetime_max_s: seconds(config.identity.token_lifetime_max),
+            refresh: config.identity.jwks_refresh,
+            retry: config.identity.jwks_retry,
+            stale_max: config.identity.jwks_stale_max,
+            token_bytes_max: limits.token_bytes_max,
+            tokens_max: limits.token_cache,
+        },
         tracer: None,
         live_settings,
     }
+}
+
+fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }
 
 fn embeddings(service: &config::EmbeddingsSettings, limits: &config::LimitSettings) -> EmbeddingsOptions {

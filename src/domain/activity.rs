@@ -8,7 +8,7 @@ use ulid::Ulid;
 use uuid::Uuid;
 
 use super::annotations::Tier;
-use super::id::{KeyId, TenantId};
+use super::id::{IdentityId, KeyId, TenantId};
 use super::operation::{OperationType, Variant};
 use super::policy::Ruling;
 use super::text_enum::text_enum;
@@ -124,10 +124,12 @@ pub struct Record {
     pub rule: Option<Arc<str>>,
     /// Permission request of the attempt.
     pub consent_id: Option<Uuid>,
-    /// API key of the caller.
+    /// Principal that called: an API key, or a person under the id of the identity.
     pub key: Option<KeyId>,
     /// The key's name at that time; for a bootstrap key its own, if it is named.
     pub key_name: Option<String>,
+    /// Identity of the caller: of a login, or of the person whom an administrator named for the key.
+    pub identity: Option<IdentityId>,
     /// The key's owner at that time.
     pub owner: Option<String>,
     /// The client's own name.
@@ -200,6 +202,7 @@ impl Record {
             consent_id: None,
             key: None,
             key_name: None,
+            identity: None,
             owner: None,
             client_name: None,
             client_version: None,
@@ -241,6 +244,16 @@ impl Record {
             &self.response,
         ];
         size_of::<Record>() + texts.into_iter().flatten().map(String::capacity).sum::<usize>()
+    }
+
+    /// Returns the API key of the caller; `None` for a person who logged in.
+    pub fn key_id(&self) -> Option<KeyId> {
+        self.key.filter(|key| key.identity().is_none())
+    }
+
+    /// Returns the identity of the caller: of a login, or of the person whom an administrator named for the key.
+    pub fn identity_id(&self) -> Option<IdentityId> {
+        self.identity.or_else(|| self.key.and_then(KeyId::identity))
     }
 
     /// Adds a warning to those that the record has.

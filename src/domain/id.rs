@@ -35,8 +35,12 @@ id!(
     KeyId
 );
 id!(
-    /// Id of an identity: a person whom an administrator knows under it. The gateway only compares it.
+    /// Id of an identity: a person at an identity provider, or one whom an administrator knows under it.
     IdentityId
+);
+id!(
+    /// Id of an issuer of tokens: an identity provider's entry.
+    IssuerId
 );
 id!(
     /// Id of an upstream server. A server that is removed and added again under its name gets a new id.
@@ -46,6 +50,19 @@ id!(
     /// Id of a replica: one run of one gateway process, drawn at its start.
     ReplicaId
 );
+
+impl KeyId {
+    /// Returns the id under which a person is a principal: in the place of an API key's, wherever limits, sessions, caches and
+    /// grants belong to whoever calls. Ids of identities are UUIDv8, those of keys UUIDv7, so that the two cannot be equal.
+    pub fn of_identity(identity: IdentityId) -> KeyId {
+        KeyId(identity.0)
+    }
+
+    /// Returns the identity of a principal that is a person; `None` for an API key.
+    pub fn identity(self) -> Option<IdentityId> {
+        (self.0.get_version_num() == 8).then_some(IdentityId(self.0))
+    }
+}
 
 impl TenantId {
     /// Id of the reserved tenant `platform`, under which actions of the platform itself are recorded.

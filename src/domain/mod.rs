@@ -18,6 +18,7 @@ pub(crate) mod fuzz;
 pub mod glob;
 pub mod header_hints;
 pub mod id;
+pub mod identity;
 pub mod intent;
 pub mod json;
 pub mod log_line;

@@ -7,7 +7,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{Faces, wire};
-use crate::gateway::{AuthError, Caller, SUSPENDED};
+use crate::gateway::{AuthError, Caller, Credential, SUSPENDED};
 
 /// Seconds after which to try again for which there was no connection.
 const CROWDED_RETRY_S: u64 = 5;
@@ -50,12 +50,17 @@ pub fn single<'a>(
 #[derive(Clone, Copy, Debug)]
 pub struct Presented<'a> {
     /// API key or bearer token; `None` if absent or unreadable.
-    credential: Option<&'a str>,
+    credential: Option<Credential<'a>>,
     /// Value of `X-Tenant`.
     tenant: Option<&'a str>,
 }
 
 impl Presented<'_> {
+    /// Returns whether the request presents a credential, or something in the place of one.
+    pub fn has_credential(&self) -> bool {
+        self.credential.is_some()
+    }
+
     /// Reads `X-API-Key`, `Authorization: Bearer` and `X-Tenant`.
     ///
     /// # Errors
@@ -69,8 +74,9 @@ impl Presented<'_> {
                 let message = "X-API-Key and Authorization hold different credentials: send one of them";
                 return Err(HeaderFault { name: "Authorization", message });
             }
-            (Some(own), _) => own.to_str().ok(),
-            (None, bearer) => bearer,
+            (_, Some(bearer)) => Some(Credential::Bearer(bearer)),
+            (Some(own), None) => own.to_str().ok().map(Credential::ApiKey),
+            (None, None) => None,
         };
         let tenant = single(headers, "X-Tenant")?.map(HeaderValue::to_str).transpose();
         let tenant =
@@ -88,13 +94,13 @@ pub async fn caller(
     presented: Presented<'_>,
     address: Option<IpAddr>,
 ) -> Result<Arc<Caller>, AuthError> {
-    let Some(secret) = presented.credential else {
+    let Some(credential) = presented.credential else {
         faces.gateway.tenants.count_auth_failure(None, address);
         return Err(AuthError::Unauthenticated);
     };
-    let caller = faces.gateway.tenants.authenticate(secret, presented.tenant).await;
-    if caller.as_ref().is_err_and(|error| *error == AuthError::Unauthenticated) {
-        faces.gateway.tenants.count_auth_failure(Some(secret), address);
+    let caller = faces.gateway.tenants.authenticate(credential, presented.tenant).await;
+    if caller.as_ref().is_err_and(|error| error.is_refusal()) {
+        faces.gateway.tenants.count_auth_failure(Some(credential.text()), address);
     }
     caller
 }
@@ -104,15 +110,70 @@ fn bearer_token(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
+/// Answer to a request without a valid credential: what a client can do about it (RFC 6750, RFC 9728).
+#[derive(Clone, Debug, Default)]
+pub struct Challenge {
+    /// URL of the metadata of the endpoint that was asked; `None` where clients cannot log in.
+    pub metadata: Option<String>,
+    /// True if people can log in at the host that was asked.
+    pub has_logins: bool,
+    /// True if the request presented a credential.
+    pub is_presented: bool,
+}
+
+impl Challenge {
+    /// Returns the 401 response. The metadata goes to those whom a login helps: not to the holder of a bad API key.
+    fn respond(&self, message: &str, is_key: bool, request_id: &str) -> Response {
+        let status = StatusCode::UNAUTHORIZED;
+        let mut response = wire::error::render(status, "unauthenticated", message, None, Some(request_id));
+        let fault = self.is_presented.then(|| "error=\"invalid_token\"".to_owned());
+        let metadata = self.metadata.as_ref().filter(|_| !(is_key && self.is_presented));
+        let metadata = metadata.map(|url| format!("resource_metadata=\"{url}\""));
+        let parts: Vec<String> = fault.into_iter().chain(metadata).collect();
+        let challenge =
+            if parts.is_empty() { "Bearer".to_owned() } else { format!("Bearer {}", parts.join(", ")) };
+        let challenge =
+            HeaderValue::try_from(challenge).unwrap_or_else(|_| HeaderValue::from_static("Bearer"));
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        response
+    }
+}
+
+/// Text for a request without a credential, where people can log in.
+const LOG_IN: &str =
+    "log in with your organisation's account, or send an API key as X-API-Key or Authorization: Bearer";
+/// Text for a request without a valid API key.
+const KEY_NEEDED: &str = "a valid API key is needed: send it as X-API-Key or Authorization: Bearer";
+/// Seconds after which to try again while an issuer's keys cannot be fetched.
+const KEYS_RETRY_S: u64 = 30;
+
 /// Returns the response to a request without a caller.
-pub fn refuse(error: AuthError, request_id: &str) -> Response {
+pub fn refuse(error: AuthError, challenge: &Challenge, request_id: &str) -> Response {
     let id = Some(request_id);
+    let token = |message| challenge.respond(message, false, request_id);
+    let forbidden = |message| wire::error::render(StatusCode::FORBIDDEN, "forbidden", message, None, id);
     match error {
-        AuthError::Unauthenticated => {
-            let message = "a valid API key is needed: send it as X-API-Key or Authorization: Bearer";
-            let mut response =
-                wire::error::render(StatusCode::UNAUTHORIZED, "unauthenticated", message, None, id);
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        AuthError::Unauthenticated if challenge.has_logins && !challenge.is_presented => token(LOG_IN),
+        AuthError::Unauthenticated => challenge.respond(KEY_NEEDED, true, request_id),
+        AuthError::TokenUnverifiable => token("the access token is not valid here"),
+        AuthError::TokenExpired => token("the access token has expired"),
+        AuthError::TokenAudience => {
+            token("the access token was issued for something other than this gateway")
+        }
+        AuthError::NoRule => forbidden(
+            "this account is known, but no rule gives it access here; ask whoever runs this gateway",
+        ),
+        AuthError::Blocked => forbidden("this account is blocked here"),
+        AuthError::SeveralTenants => {
+            let message = "this account belongs to several tenants: name one with the header X-Tenant";
+            wire::error::render(StatusCode::BAD_REQUEST, "invalid_request", message, None, id)
+        }
+        AuthError::KeysUnavailable => {
+            let message = "logins cannot be checked now because the identity provider is out of reach; API keys work; \
+                           try again shortly";
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            let mut response = wire::error::render(status, "unavailable", message, None, id);
+            response.headers_mut().insert(header::RETRY_AFTER, KEYS_RETRY_S.into());
             response
         }
         AuthError::Suspended => wire::error::render(StatusCode::FORBIDDEN, "forbidden", SUSPENDED, None, id),
@@ -150,7 +211,8 @@ mod tests {
         };
         let credential = |pairs| {
             let headers = headers(pairs);
-            Presented::read(&headers).map(|presented| presented.credential.map(str::to_owned))
+            Presented::read(&headers)
+                .map(|presented| presented.credential.map(|credential| credential.text().to_owned()))
         };
         let found = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(credential(&[("x-api-key", "a")]), found("a"));

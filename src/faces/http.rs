@@ -9,11 +9,11 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use futures_util::future::Either;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::auth::{HeaderFault, Presented, single};
+use super::auth::{Challenge, HeaderFault, Presented, single};
 use super::client::ClientAddress;
 use super::listener::{Doors, FirstHandler, Peer, Routes, serve_connections};
 use super::mcp::{self, Endpoint};
@@ -108,8 +108,9 @@ async fn let_in<F: Future<Output = Response>>(
     if let Err(message) = check_host(faces, host).and_then(|()| check_origin(faces, headers)) {
         return wire::error::render(StatusCode::FORBIDDEN, "forbidden", message, None, Some(&id));
     }
-    if request.uri().path().starts_with("/.well-known/") {
-        return wire::error::not_found(Some(&id));
+    let path = request.uri().path();
+    if path.starts_with("/.well-known/") {
+        return well_known(faces, request.method(), (host.unwrap_or_default(), path), &id);
     }
     if let Some(page) = landing::page(request.method(), request.uri()) {
         return page;
@@ -117,25 +118,54 @@ async fn let_in<F: Future<Output = Response>>(
     let peer = request.extensions().get::<Peer>();
     let address = peer.map(|peer| ClientAddress::of(peer.address, headers, &faces.connections));
     let called = auth::caller(faces, presented, address.map(|address| address.0)).await;
+    // a token for the MCP endpoints opens nothing else
+    let is_mcp = Endpoint::at(path).is_some();
+    let called = called.and_then(|caller| match &caller.login {
+        Some(login) if login.is_mcp_only() && !is_mcp => Err(AuthError::TokenAudience),
+        _ => Ok(caller),
+    });
     let has_room = peer.is_none_or(|peer| match &called {
         Ok(caller) => faces.connections.authenticated(&peer.connection, caller),
-        Err(AuthError::Unauthenticated | AuthError::Suspended) => {
-            faces.connections.not_authenticated(&peer.connection)
-        }
-        // the key is valid, or nobody can tell now
-        Err(AuthError::NoSuchTenant | AuthError::Unavailable) => true,
+        // the credential is valid, or nobody can tell now
+        Err(
+            AuthError::NoSuchTenant
+            | AuthError::Unavailable
+            | AuthError::SeveralTenants
+            | AuthError::KeysUnavailable,
+        ) => true,
+        Err(_) => faces.connections.not_authenticated(&peer.connection),
     });
+    let refuse = |error| {
+        let host = host.unwrap_or_default();
+        let tenants = &faces.gateway.tenants;
+        let challenge = Challenge {
+            metadata: if is_mcp { tenants.metadata_url(host, path) } else { None },
+            has_logins: tenants.has_logins_at(host),
+            is_presented: presented.has_credential(),
+        };
+        auth::refuse(error, &challenge, &id)
+    };
     let caller = match called {
         Ok(caller) if has_room => caller,
         Ok(_) => return closing(auth::crowded(&id)),
-        Err(error) if has_room => return auth::refuse(error, &id),
-        Err(error) => return closing(auth::refuse(error, &id)),
+        Err(error) if has_room => return refuse(error),
+        Err(error) => return closing(refuse(error)),
     };
     let header = HeaderValue::from_str(&id).ok();
     let mut response = run(request, AdmittedRequest { caller, id: RequestId(id), address }).await;
     if let Some(value) = header {
         response.headers_mut().insert(request::ID, value);
     }
+    response
+}
+
+/// Returns the response to a request for metadata: only that of the MCP endpoints exists.
+fn well_known(faces: &Faces, method: &Method, (host, path): (&str, &str), id: &str) -> Response {
+    let is_read = method == Method::GET || method == Method::HEAD;
+    let metadata = faces.gateway.tenants.resource_metadata(host, path).filter(|_| is_read);
+    let Some(metadata) = metadata else { return wire::error::not_found(Some(id)) };
+    let mut response = wire::error::json_response(StatusCode::OK, metadata.to_string());
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 

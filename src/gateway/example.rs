@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{ActivityLimits, Ground, LiveSettings, Options, Reread, Rounds};
+use super::{ActivityLimits, Ground, LiveSettings, LoginOptions, Options, Reread, Rounds};
 use crate::domain::bootstrap::BootstrapKey;
 use crate::domain::id::ReplicaId;
 use crate::domain::quota::Quotas;
@@ -121,6 +121,16 @@ impl Options {
             retention_interval: SECOND,
             reloads_max: 1,
             embeddings: None,
+            logins: LoginOptions {
+                public_url: None,
+                leeway_s: 60,
+                lifetime_max_s: 86_400,
+                refresh: SECOND,
+                retry: SECOND,
+                stale_max: SECOND,
+                token_bytes_max: 16_384,
+                tokens_max: 100,
+            },
             tracer: None,
             live_settings: Arc::new(Unread),
         }

@@ -52,7 +52,7 @@ pub use log::{
     ReadUnderWay, RecordUnavailable, RefusedAttempt, TailReach,
 };
 pub use mailbox::{Mailbox, REPLY_BYTES_MAX, ReplyEnd};
-pub use options::{ActivityLimits, EmbeddingsOptions, LiveSettings, Options, Reread};
+pub use options::{ActivityLimits, EmbeddingsOptions, LiveSettings, LoginOptions, Options, Reread};
 pub use outlive::{Apart, Outlive};
 pub use rounds::Rounds;
 pub use search::{Detail, LIMIT_DEFAULT, LIMIT_MAX, Search, SearchRequest, SearchResult};
@@ -62,9 +62,9 @@ pub use servers::{
 };
 pub use sessions::{ClientSessions, ResourceNews, SessionStreamHold, UpdatesDue};
 pub use tenants::{
-    Access, AskingKeys, AuthError, Caller, CallerPolicies, CompiledPolicy, Heard, KeyCreated, KeyRequest,
-    KeyRotated, Listening, MEMORY_RETRY_AFTER_S, NamedKeys, PolicyView, Prints, QuotaView, SUSPENDED,
-    Tenants, Topic, overloaded,
+    Access, AskingKeys, AuthError, Caller, CallerPolicies, CompiledPolicy, Credential, Heard, IssuerRequest,
+    KeyCreated, KeyRequest, KeyRotated, Listening, Login, MEMORY_RETRY_AFTER_S, NamedKeys, PolicyView,
+    Prints, QuotaView, RulesView, SUSPENDED, Tenants, Topic, overloaded,
 };
 pub use trace::{
     LostSpans, OpenSpan, SpanSink, Trace, Tracer, current as current_span, within as within_span,

@@ -8,6 +8,7 @@ use super::rounds::Rounds;
 use super::trace::Tracer;
 use crate::domain::bootstrap::BootstrapKey;
 use crate::domain::id::ReplicaId;
+use crate::domain::identity::PublicUrl;
 use crate::domain::policy::RuleSet;
 use crate::domain::quota::Quotas;
 use crate::domain::seal::{Key, Keyring};
@@ -93,6 +94,8 @@ pub struct Options {
     pub reloads_max: usize,
     /// Embeddings service for searches; `None` without one.
     pub embeddings: Option<EmbeddingsOptions>,
+    /// Settings of logins.
+    pub logins: LoginOptions,
     /// Trace exporter; `None` without tracing.
     pub tracer: Option<Arc<Tracer>>,
     /// Settings that the program takes again while it runs.
@@ -132,6 +135,27 @@ pub struct ActivityLimits {
     pub flush: Duration,
     /// Longest wait for the commit of a record.
     pub commit_timeout: Duration,
+}
+
+/// Settings of logins.
+#[derive(Clone, Debug)]
+pub struct LoginOptions {
+    /// URL under which clients reach the gateway; `None` if it is not configured.
+    pub public_url: Option<PublicUrl>,
+    /// Tolerated difference of clocks, in seconds.
+    pub leeway_s: i64,
+    /// Longest lifetime of a token, in seconds.
+    pub lifetime_max_s: i64,
+    /// Interval between fetches of an issuer's keys.
+    pub refresh: Duration,
+    /// Shortest interval between fetches that unknown keys cause, and between a failed fetch and the next.
+    pub retry: Duration,
+    /// Age from which keys are not used any more.
+    pub stale_max: Duration,
+    /// Largest token, in bytes.
+    pub token_bytes_max: usize,
+    /// Most verified tokens that are remembered.
+    pub tokens_max: usize,
 }
 
 /// Configuration of the embeddings service.

@@ -12,7 +12,7 @@ use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::activity::{RecordKind, Source, Status, time_of};
 use crate::domain::annotations::Tier;
-use crate::domain::id::{KeyId, TenantId};
+use crate::domain::id::{IdentityId, KeyId, TenantId};
 use crate::domain::operation::OperationType;
 use crate::domain::policy::Ruling;
 
@@ -35,8 +35,10 @@ pub struct ActivityFilter {
     pub status: Option<Status>,
     /// Operation type, as declared or as implied by the tool variant.
     pub intent_type: Option<OperationType>,
-    /// Id of the API key.
+    /// Principal: id of an API key, or of a person's identity.
     pub key: Option<KeyId>,
+    /// Id of the caller's identity.
+    pub identity: Option<IdentityId>,
     /// Name that the API key had at the time.
     pub key_name: Option<String>,
     /// Owner of the API key.
@@ -87,6 +89,7 @@ pub struct ActivityRow {
     pub consent_id: Option<Uuid>,
     pub key_id: Option<Uuid>,
     pub key_name: Option<String>,
+    pub identity_id: Option<Uuid>,
     pub owner: Option<String>,
     pub client_name: Option<String>,
     pub client_version: Option<String>,
@@ -138,6 +141,7 @@ impl ActivityFilter {
     /// Returns whether the filter selects records by values, not only by time.
     pub(super) fn has_values(&self) -> bool {
         self.key.is_some()
+            || self.identity.is_some()
             || self.not_read
             || self.client_address.is_some()
             || self.consent_id.is_some()
@@ -206,7 +210,11 @@ pub(super) fn push_values(query: &mut QueryBuilder<Postgres>, filter: &ActivityF
         query.push(" and tier <> 'read'");
     }
     if let Some(key) = filter.key {
-        query.push(" and key_id = ").push_bind(key.0);
+        let column = if key.identity().is_some() { "identity_id" } else { "key_id" };
+        query.push(" and ").push(column).push(" = ").push_bind(key.0);
+    }
+    if let Some(identity) = filter.identity {
+        query.push(" and identity_id = ").push_bind(identity.0);
     }
     if let Some(address) = filter.client_address {
         query.push(" and client_address = ").push_bind(address.to_string());

@@ -83,7 +83,7 @@ pub struct ActivitySummary {
 /// Records that a summary covers.
 #[derive(Clone, Copy, Debug)]
 pub struct SummaryScope {
-    /// Only records of this key; `None` for all keys.
+    /// Only records of this principal: of a key by its id, or of a person by the id of the identity; `None` for all.
     pub key: Option<KeyId>,
     /// Only calls of tools of this tier; `None` for all records.
     pub tier: Option<Tier>,
@@ -118,7 +118,7 @@ const PASS: &str = "
             case when duration_ms is not null then floor(ln(greatest(duration_ms, 0.001)) * $4)::int end as class,
             count(*) as count
         from activity
-        where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($5::uuid is null or key_id = $5)
+        where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($5::uuid is null or coalesce(key_id, identity_id) = $5)
             and ($7::text is null or tier = $7) and (not $8 or tier <> 'read')
         group by 1, 2, 3, 4, 5, 6, 7, 8
     ) as alike
@@ -131,7 +131,7 @@ const OPEN: &str = "
     select type, status, intent_type, tier, null::text as server, null::text as tool, null::text as outcome,
         null::int as class, count(*) as count
     from activity_open
-    where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($4::uuid is null or key_id = $4)
+    where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($4::uuid is null or coalesce(key_id, identity_id) = $4)
         and ($5::text is null or tier = $5) and (not $6 or tier <> 'read')
     group by 1, 2, 3, 4";
 
@@ -139,7 +139,7 @@ const OPEN: &str = "
 const DECISIONS: &str = "
     select decision, rule, server, tool, count(*) as calls
     from activity
-    where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($4::uuid is null or key_id = $4)
+    where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($4::uuid is null or coalesce(key_id, identity_id) = $4)
         and decision <> 'allowed' and ($6::text is null or tier = $6) and (not $7 or tier <> 'read')
     group by 1, 2, 3, 4
     order by 5 desc limit $5";

@@ -26,7 +26,7 @@ type Bind = fn(Statement, ReplicaId, &[&Record]) -> Statement;
 
 /// Columns that the gateway writes, each with the function that binds it, in the order of the arguments of
 /// `open_activity`.
-const WRITTEN: [(&str, Bind); 39] = [
+const WRITTEN: [(&str, Bind); 40] = [
     ("tenant_id", |q, _, batch| q.bind(all(batch, |r| r.tenant.0))),
     ("started_at", |q, _, batch| q.bind(all(batch, Record::started_at))),
     ("id", |q, _, batch| q.bind(all(batch, |r| Uuid::from(r.id)))),
@@ -48,7 +48,7 @@ const WRITTEN: [(&str, Bind); 39] = [
     ("decision", |q, _, batch| q.bind(texts(batch, |r| r.decision.map(Ruling::as_str)))),
     ("rule", |q, _, batch| q.bind(texts(batch, |r| r.rule.as_deref()))),
     ("consent_id", |q, _, batch| q.bind(all(batch, |r| r.consent_id))),
-    ("key_id", |q, _, batch| q.bind(all(batch, |r| r.key.map(|key| key.0)))),
+    ("key_id", |q, _, batch| q.bind(all(batch, |r| r.key_id().map(|key| key.0)))),
     ("owner", |q, _, batch| q.bind(texts(batch, |r| r.owner.as_deref()))),
     ("client_name", |q, _, batch| q.bind(texts(batch, |r| r.client_name.as_deref()))),
     ("client_version", |q, _, batch| q.bind(texts(batch, |r| r.client_version.as_deref()))),
@@ -68,6 +68,7 @@ const WRITTEN: [(&str, Bind); 39] = [
     ("client_address", |q, _, batch| {
         q.bind(all(batch, |r| r.client_address.map(|address| address.to_string())))
     }),
+    ("identity_id", |q, _, batch| q.bind(all(batch, |r| r.identity_id().map(|identity| identity.0)))),
 ];
 
 /// Columns of which nothing is known before a call has ended. They are written with the final record only.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::revisions::{self, RevisionKind};
 use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
-use super::{GrantInForce, PolicyInForce, Store, StoreError, quotas};
+use super::{BarredIdentity, GrantInForce, PolicyInForce, Store, StoreError, StoredRules, quotas};
 use crate::domain::id::{IdentityId, KeyId, TenantId};
 use crate::domain::quota::{OwnQuotas, Quotas};
 use crate::domain::settings::Settings;
@@ -351,9 +351,22 @@ impl Store {
         let settings = super::settings::all(&mut tx, tenant).await?;
         let policies = super::policies::in_force(&mut tx, tenant, known).await?;
         let grants = super::consent::grants_in_force(&mut tx, tenant).await?;
+        let rules = super::identity::in_force(&mut tx, tenant).await?;
+        let barred = super::identity::barred(&mut tx, tenant).await?;
         tx.commit().await?;
         let keys = readable(keys);
-        Ok(AccessRows { tenant_name, rev, is_suspended, quotas, keys, settings, policies, grants })
+        Ok(AccessRows {
+            tenant_name,
+            rev,
+            is_suspended,
+            quotas,
+            keys,
+            settings,
+            policies,
+            grants,
+            rules,
+            barred,
+        })
     }
 }
 
@@ -473,4 +486,8 @@ pub struct AccessRows {
     pub policies: Vec<PolicyInForce>,
     /// Grants that hold.
     pub grants: Vec<GrantInForce>,
+    /// Rules that map claims of tokens to a role.
+    pub rules: StoredRules,
+    /// People who are blocked, or some of whose tokens are refused.
+    pub barred: Vec<BarredIdentity>,
 }

@@ -16,6 +16,7 @@ mod client_sessions;
 mod connect;
 mod consent;
 mod error;
+mod identity;
 mod leftovers;
 mod listings;
 mod locks;
@@ -71,6 +72,10 @@ pub use consent::{
     WEBHOOK_EVENTS_MAX, WebhookClaim, WebhookEvent, WebhookParts, WebhookRoom, WebhookRow, WebhookTry,
 };
 pub use error::StoreError;
+pub use identity::{
+    BarredIdentity, Identity, Issuer, IssuerAssignment, IssuerPatch, IssuerRows, KeyFetch, KeyFetchCause,
+    NewIssuer, SeenIdentity, StoredRules,
+};
 pub use listings::{
     Applied, AppliedOffers, Before, Discovered, FailureNoted, FoundOffers, NewListing, NewOffers, Right,
     Tally,

@@ -17,7 +17,7 @@ const AGAIN_DAYS: i32 = 2;
 
 /// Tables of tenants, each before those that it refers to. The log is missing, because retention empties it.
 /// `revisions` are missing too: they notify every replica of the deletion, and so are purged last.
-pub const PURGED_TABLES: [&str; 24] = [
+pub const PURGED_TABLES: [&str; 26] = [
     "web_cookies",
     "web_drafts",
     "web_provenance",
@@ -39,6 +39,8 @@ pub const PURGED_TABLES: [&str; 24] = [
     "servers",
     "settings",
     "policies",
+    "identity_rules",
+    "identities",
     "api_keys",
     "response_cache",
     "data_keys",

@@ -40,6 +40,8 @@ text_enum! {
         Access = "access",
         /// Vectors of definitions from an embeddings service. No list of a client changes with them.
         Vectors = "vectors",
+        /// Issuers of tokens, their keys and assignments: of the reserved tenant `platform` alone.
+        Issuers = "issuers",
     }
 }
 

@@ -30,6 +30,7 @@ pub use self::connection::list::{Doubt, Listed, PAGES_MAX};
 pub use self::connection::turns::Slowness;
 pub use self::error::{FailureKind, UpstreamError};
 pub use self::http::connect::native_tls;
+pub use self::http::document::DocumentError;
 pub use self::http::embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Patience, Question};
 pub use self::http::rmcp::{ResourceWatcher, WATCHED_MAX, WatchEnd, Watcher};
 pub use self::http::webhook::{WebhookError, WebhookPost};

@@ -13,6 +13,7 @@ use super::admission::shares::{INLINE_BYTES_MAX, MemoryHold, MemoryLimits, Memor
 use super::connection::Connection;
 use super::error::UpstreamError;
 use super::http::connect::Dialer;
+use super::http::document::{self, DocumentError};
 use super::http::rmcp::{ResourceWatcher, WatchEnd, Watcher};
 use super::http::webhook::{self, WebhookError, WebhookPost};
 use super::kinds;
@@ -161,6 +162,22 @@ impl Pool {
     /// [`WebhookError`], unless the receiver answered with a 2xx status.
     pub async fn post_event(&self, post: WebhookPost<'_>) -> Result<(), WebhookError> {
         webhook::deliver(&self.dialer, post).await
+    }
+
+    /// Checks the URL of an identity provider, or of its keys, that is about to be stored.
+    ///
+    /// # Errors
+    /// The URL is malformed or unsupported, or the egress guard refuses its address.
+    pub fn check_issuer_url(&self, url: &str) -> Result<(), UpstreamError> {
+        self.dialer.check_issuer_url(url)
+    }
+
+    /// Fetches a document of an identity provider, on a connection of its own, within 5 s.
+    ///
+    /// # Errors
+    /// [`DocumentError`], unless the answer is 200 with a text of at most `bytes_max` bytes.
+    pub async fn fetch_document(&self, url: &str, bytes_max: usize) -> Result<String, DocumentError> {
+        document::fetch(&self.dialer, url, bytes_max).await
     }
 
     /// Opens a stream, over connections of its own, on which a server announces updates of these resources, of which the

@@ -48,6 +48,8 @@ mod lifecycle;
 #[cfg(test)]
 mod listings;
 #[cfg(test)]
+mod logins;
+#[cfg(test)]
 mod management;
 #[cfg(test)]
 mod mcp;

@@ -39,8 +39,8 @@ pub use given::GivenSettings;
 pub use search::EmbeddingsSettings;
 pub use secret::{MasterKey, Secret, named_key};
 pub use sections::{
-    Activity, Database, DatabaseLocation, Direct, LimitSettings, LogFormat, OtlpProtocol, ServerSettings,
-    Telemetry,
+    Activity, Database, DatabaseLocation, Direct, IdentitySettings, LimitSettings, LogFormat, OtlpProtocol,
+    ServerSettings, Telemetry,
 };
 pub use stdio::StdioCommand;
 
@@ -62,6 +62,8 @@ pub struct Config {
     pub session_keys: Vec<Secret>,
     /// Keys of sealed credentials: never empty, the first encrypts, all decrypt.
     pub master_keys: Vec<MasterKey>,
+    /// Settings of logins with an identity provider.
+    pub identity: IdentitySettings,
     /// Networks that are not public and in which upstreams are allowed all the same.
     pub egress_allow: Vec<IpNet>,
     /// Setting `stdio.enabled`: programs may run as upstream servers.
@@ -186,6 +188,7 @@ impl Config {
             stale_max: sections.auth.stale_max,
             session_keys: keys.sessions,
             master_keys: keys.master,
+            identity: sections.identity,
             egress_allow: sections.egress.allow,
             stdio_enabled: sections.stdio.enabled.holds(ambient.host.in_kubernetes),
             stdio_hide_data_dir: sections.stdio.hide_data_dir,
@@ -272,6 +275,7 @@ struct Sections {
     auth: sections::AuthSection,
     sessions: sections::SessionsSection,
     secrets: sections::SecretsSection,
+    identity: IdentitySettings,
     egress: sections::EgressSection,
     stdio: stdio::StdioSection,
     search: EmbeddingsSettings,

@@ -123,6 +123,7 @@ fn check_text(key: &str, text: &str) -> Result<(), String> {
                     && !text.contains(['@', '?', '#'])),
             "must be an http:// or https:// URL without a user name, query or fragment: it is shown and logged",
         ),
+        "server.public_url" if !text.is_empty() => must(is_public_url(text), PUBLIC_URL),
         "search.embeddings_url" if !text.is_empty() => search::check_url(text),
         "search.embeddings_model" => search::check_model(text),
         "search.embeddings_api_key" => search::check_key(text),
@@ -133,6 +134,22 @@ fn check_text(key: &str, text: &str) -> Result<(), String> {
         "telemetry.service_name" => must(!text.is_empty(), "must not be empty"),
         _ => Ok(()),
     }
+}
+
+const PUBLIC_URL: &str = "must be an https:// URL, or http:// with a loopback address, without user name, query or fragment, for \
+                          example https://mcp.example.com";
+
+/// Returns whether a text is a URL that clients can be sent to: over TLS, unless they are on this machine.
+fn is_public_url(text: &str) -> bool {
+    let Ok(url) = url::Url::parse(text) else { return false };
+    let is_local = match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+        None => return false,
+    };
+    let is_plain = !text.contains(['?', '#', '@']) && !text.contains(char::is_whitespace);
+    is_plain && (url.scheme() == "https" || (url.scheme() == "http" && is_local))
 }
 
 const ADDRESS: &str = "must be an IP address with a port, for example 127.0.0.1:8080 or [::]:8080";

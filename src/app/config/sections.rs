@@ -33,6 +33,25 @@ pub struct ServerSettings {
     pub allowed_origins: Vec<String>,
     /// Networks of the proxies in front of the gateway; empty: none is trusted.
     pub trusted_proxies: Vec<IpNet>,
+    /// URL under which clients reach the gateway; `None` if it is not set.
+    #[serde(deserialize_with = "optional")]
+    pub public_url: Option<String>,
+}
+
+/// Settings of logins with an identity provider.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdentitySettings {
+    /// Tolerated difference of clocks.
+    pub leeway: Duration,
+    /// Longest lifetime of a token.
+    pub token_lifetime_max: Duration,
+    /// Interval between fetches of an identity provider's keys.
+    pub jwks_refresh: Duration,
+    /// Shortest interval between fetches because of unknown keys, and from a failed fetch to the next.
+    pub jwks_retry: Duration,
+    /// Age from which keys are not used any more.
+    pub jwks_stale_max: Duration,
 }
 
 /// Location of the database, and how to connect to it.
@@ -265,6 +284,10 @@ pub struct LimitSettings {
     pub reload_concurrency: usize,
     /// Most tenants that are loaded at the same time for keys that a replica sees for the first time.
     pub key_lookup_concurrency: usize,
+    /// Most bytes of a token of an identity provider.
+    pub token_bytes_max: usize,
+    /// Most verified tokens that a replica remembers.
+    pub token_cache: usize,
 }
 
 #[derive(Deserialize)]

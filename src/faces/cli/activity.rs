@@ -131,6 +131,9 @@ struct Filter {
     /// Owner of the key
     #[arg(long)]
     owner: Option<String>,
+    /// ID of the identity: of a person who logged in, or whom an administrator named for the key
+    #[arg(long, value_name = "ID")]
+    identity_id: Option<String>,
     /// Address that the request came from
     #[arg(long, value_name = "ADDRESS")]
     client_address: Option<String>,
@@ -174,6 +177,7 @@ impl Filter {
             ("source", self.source),
             ("key", self.key),
             ("owner", self.owner),
+            ("identity_id", self.identity_id),
             ("client_address", self.client_address),
             ("session_id", self.session_id),
             ("request_id", self.request_id),

@@ -13,8 +13,10 @@ mod connection;
 mod consent;
 mod doctor;
 mod failure;
+mod identity;
 mod import;
 mod input;
+mod issuer;
 mod key;
 mod man;
 mod offers;
@@ -66,6 +68,10 @@ pub enum Command {
     Apply(apply::Apply),
     /// Create, list and revoke keys, and change their settings
     Key(key::KeyCommand),
+    /// Accept tokens of identity providers, and say which tenants their people belong to (platform keys)
+    Issuer(issuer::IssuerCommand),
+    /// List and block people who log in, and say what they may do
+    Identity(identity::IdentityCommand),
     /// Check, explain and apply rules that allow calls, ask a person first, or deny them
     Policy(policy::PolicyCommand),
     /// List permission requests, and allow or deny them
@@ -109,6 +115,8 @@ pub async fn run(command: Command, program: clap::Command) -> Result<(), Failure
         Command::Tenant(tenant) => tenant.run().await,
         Command::Apply(apply) => apply.run().await,
         Command::Key(key) => key.run().await,
+        Command::Issuer(issuer) => issuer.run().await,
+        Command::Identity(identity) => identity.run().await,
         Command::Policy(policy) => policy.run().await,
         Command::Consent(consent) => consent.run().await,
         Command::Grants(grants) => grants.run().await,

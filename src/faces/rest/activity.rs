@@ -13,6 +13,7 @@ macro_rules! filters {
             "status",
             "intent_type",
             "key",
+            "identity_id",
             "owner",
             "client_address",
             "session_id",
@@ -44,7 +45,7 @@ use super::show;
 use super::show::RestAnswer;
 use crate::domain::activity::{RecordKind, Source, Status, time_of};
 use crate::domain::annotations::Tier;
-use crate::domain::id::{KeyId, split_canonical};
+use crate::domain::id::{IdentityId, KeyId, split_canonical};
 use crate::domain::operation::OperationType;
 use crate::domain::policy::Ruling;
 use crate::faces::wire;
@@ -125,6 +126,7 @@ fn filter(params: &Params, now: DateTime<Utc>) -> Result<ActivityFilter, Gateway
         status: params.one_of("status", &Status::ALL)?,
         intent_type: params.one_of("intent_type", &OperationType::ALL)?,
         key: key.map(KeyId),
+        identity: uuid(params, "identity_id", "an identity")?.map(IdentityId),
         key_name,
         owner: text("owner"),
         client_address: address(params)?,
@@ -214,6 +216,7 @@ struct Shown<'a> {
     consent_id: Option<Uuid>,
     key_id: Option<Uuid>,
     key_name: Option<&'a str>,
+    identity_id: Option<Uuid>,
     owner: Option<&'a str>,
     client: Client<'a>,
     client_address: Option<&'a str>,
@@ -252,6 +255,7 @@ fn shown(row: &ActivityRow) -> Shown<'_> {
         consent_id: row.consent_id,
         key_id: row.key_id,
         key_name: row.key_name.as_deref(),
+        identity_id: row.identity_id,
         owner: row.owner.as_deref(),
         client: Client { name: row.client_name.as_deref(), version: row.client_version.as_deref() },
         client_address: row.client_address.as_deref(),

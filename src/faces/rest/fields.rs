@@ -89,6 +89,24 @@ impl Fields {
         })
     }
 
+    /// Reads a text or `null`, which is the inner `None`.
+    pub(super) fn nullable_text(&mut self, name: &str) -> Result<Option<Option<String>>, GatewayError> {
+        self.take(name, "a string, or null", |value| match value {
+            Value::Null => Some(None),
+            Value::String(text) => Some(Some(text)),
+            _ => None,
+        })
+    }
+
+    /// Reads a list of values of any kind that must be present.
+    pub(super) fn needed_list(&mut self, name: &str) -> Result<Vec<Value>, GatewayError> {
+        let list = self.take(name, "a list", |value| match value {
+            Value::Array(items) => Some(items),
+            _ => None,
+        })?;
+        list.ok_or_else(|| GatewayError::invalid(name, format!("{name} is needed")))
+    }
+
     /// Reads a text that must be present.
     pub(super) fn needed_text(&mut self, name: &str) -> Result<String, GatewayError> {
         self.text(name)?.ok_or_else(|| GatewayError::invalid(name, format!("{name} is needed")))

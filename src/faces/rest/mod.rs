@@ -12,7 +12,9 @@ mod error;
 mod events;
 mod exchange;
 mod fields;
+mod identity;
 pub(super) mod inward;
+mod issuers;
 mod keys;
 mod offer_pins;
 mod page_report;
@@ -94,6 +96,19 @@ routes! {
     PATCH "/keys/{id}/settings" => act("keys.settings", May(ManageKeys), settings::patch_key);
     GET "/settings" => sensitive("settings.get", May(ManageKeys), NONE, settings::of_tenant);
     PATCH "/settings" => act("settings.update", May(ManageKeys), settings::patch_tenant);
+
+    GET "/issuers" => sensitive("issuers.list", May(ManageTenants), PAGE, issuers::list);
+    POST "/issuers" => act("issuers.create", May(ManageTenants), issuers::create);
+    GET "/issuers/{name}" => sensitive("issuers.get", May(ManageTenants), NONE, issuers::get);
+    PATCH "/issuers/{name}" => act("issuers.update", May(ManageTenants), issuers::update);
+    DELETE "/issuers/{name}" => act("issuers.remove", May(ManageTenants), issuers::remove);
+    GET "/issuers/{name}/tenants" => sensitive("issuers.get_tenants", May(ManageTenants), NONE, issuers::tenants);
+    PUT "/issuers/{name}/tenants" => act("issuers.tenants", May(ManageTenants), issuers::put_tenants);
+    GET "/identity/rules" => sensitive("identity.get_rules", May(ManageKeys), NONE, identity::rules);
+    PUT "/identity/rules" => act("identity.rules", May(ManageKeys), identity::put_rules);
+    GET "/identities" => sensitive("identities.list", May(ManageKeys), PAGE, identity::list);
+    POST "/identities/{id}/block" => act("identities.block", May(ManageKeys), identity::block);
+    POST "/identities/{id}/unblock" => act("identities.unblock", May(ManageKeys), identity::unblock);
 
     GET "/policy" => read("policy.get", May(SeePolicies), NONE, policy::of_tenant);
     PUT "/policy" => act("policy.update", May(ManageKeys), policy::put_tenant);

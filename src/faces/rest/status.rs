@@ -9,7 +9,7 @@ use super::params::Params;
 use super::show;
 use super::show::RestAnswer;
 use crate::domain::annotations::Unannotated;
-use crate::domain::id::KeyId;
+use crate::domain::id::{IdentityId, KeyId};
 use crate::domain::intent::IntentMode;
 use crate::domain::operation::OperationType;
 use crate::domain::policy::PolicyMode;
@@ -26,6 +26,8 @@ struct Status<'a> {
     tenant: &'a str,
     role: Role,
     key_id: Option<KeyId>,
+    /// Identity of a person who logged in, or whom an administrator named for the key.
+    identity_id: Option<IdentityId>,
     owner: &'a str,
     /// Whether the tenant is suspended. Only a platform key can see `true` here, since all others are refused.
     suspended: bool,
@@ -154,7 +156,8 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
         replica_id: gateway.options.replica.to_string(),
         tenant: caller.tenant_name(),
         role: caller.role,
-        key_id: caller.key,
+        key_id: caller.key_id(),
+        identity_id: caller.identity_id(),
         owner: &caller.owner,
         suspended: caller.is_suspended(),
         ready: matches!(gateway.upkeep.readiness(), Readiness::Ready | Readiness::Degraded),

@@ -95,6 +95,7 @@ impl Attempt {
         Record {
             key: caller.key,
             key_name: caller.key_name.clone(),
+            identity: caller.person.identity,
             owner: Some(caller.owner.clone()),
             client_name: self.client.name.as_ref().map(short),
             client_version: self.client.version.as_ref().map(short),

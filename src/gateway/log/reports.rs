@@ -135,7 +135,8 @@ impl Log {
         let _turn = self.report_lane.enter(caller.tenant_id()).await?;
         let found = self.store.get_activity(caller.tenant_id(), id).await;
         let row = found.map_err(|error| GatewayError::from_store(error, "activity record"))?;
-        let own = row.key_id.is_some() && row.key_id == caller.key.map(|key| key.0);
+        let principal = row.key_id.or(row.identity_id);
+        let own = principal.is_some() && principal == caller.key.map(|key| key.0);
         if caller.authorise(Action::ReadActivity).is_err() && !own {
             return Err(GatewayError::from_store(StoreError::NotFound, "activity record"));
         }

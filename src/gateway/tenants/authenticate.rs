@@ -1,14 +1,17 @@
 //! Authentication: finds the caller of a presented key.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use tokio::sync::SemaphorePermit;
 
 use super::Tenants;
 use super::live::LiveTenant;
 use super::live::access::{Access, Caller};
 use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
+use crate::domain::identity::is_token;
 use crate::domain::person::Person;
 use crate::domain::settings::{Effective, Rates, Settings};
 use crate::domain::tenant::Role;
@@ -25,8 +28,60 @@ pub enum AuthError {
     Unavailable,
     /// The key is valid, but its tenant is suspended.
     Suspended,
-    /// The tenant that a platform key named does not exist.
+    /// The tenant that a platform key or a person named does not exist, or is not the person's.
     NoSuchTenant,
+    /// The token of an identity provider cannot be verified, without distinction.
+    TokenUnverifiable,
+    /// The signature of the token is good, and it has expired, or was issued before a block.
+    TokenExpired,
+    /// The signature of the token is good, and it was issued for another audience.
+    TokenAudience,
+    /// The person is known, and has no tenant or no rule here.
+    NoRule,
+    /// The person is blocked.
+    Blocked,
+    /// The person belongs to several tenants, and named none.
+    SeveralTenants,
+    /// The issuer's keys are unknown or too old, and cannot be fetched now.
+    KeysUnavailable,
+}
+
+impl AuthError {
+    /// Returns whether the credential itself, or its holder, was refused.
+    pub fn is_refusal(self) -> bool {
+        matches!(
+            self,
+            AuthError::Unauthenticated
+                | AuthError::TokenUnverifiable
+                | AuthError::TokenExpired
+                | AuthError::TokenAudience
+                | AuthError::NoRule
+                | AuthError::Blocked
+        )
+    }
+}
+
+/// Credential of a request, by the header that held it.
+#[derive(Clone, Copy)]
+pub enum Credential<'a> {
+    /// Value of `X-API-Key`: never a token.
+    ApiKey(&'a str),
+    /// Bearer token: an API key, or a token of an identity provider.
+    Bearer(&'a str),
+}
+
+impl<'a> Credential<'a> {
+    /// Returns the secret itself.
+    pub fn text(self) -> &'a str {
+        let (Credential::ApiKey(text) | Credential::Bearer(text)) = self;
+        text
+    }
+}
+
+impl fmt::Debug for Credential<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credential")
+    }
 }
 
 /// Prefix of every API key.
@@ -43,23 +98,22 @@ pub(crate) fn hash_key(secret: &str) -> [u8; 32] {
 
 impl Tenants {
     /// Returns the caller of a key. A key in a snapshot costs no query, an unknown one a single bounded look-up. `tenant` is
-    /// the header `X-Tenant`, which only the bootstrap key may use.
+    /// the header `X-Tenant`, which only the bootstrap key and people may use.
     ///
     /// # Errors
     /// [`AuthError`], by the reason.
-    pub async fn authenticate(&self, secret: &str, tenant: Option<&str>) -> Result<Arc<Caller>, AuthError> {
+    pub async fn authenticate(
+        &self,
+        credential: Credential<'_>,
+        tenant: Option<&str>,
+    ) -> Result<Arc<Caller>, AuthError> {
         if self.is_stale() {
             return Err(AuthError::Unavailable);
         }
-        let hash = hash_key(secret);
-        if self.options.bootstrap.is(&hash) {
-            let caller = self.platform_caller(tenant).await?;
+        let caller = self.authenticated(credential, tenant).await?;
+        if caller.key.is_none() {
             return if self.is_behind(&caller) { Err(AuthError::Unavailable) } else { Ok(caller) };
         }
-        let caller = match self.live.caller(&hash) {
-            Some(caller) => caller,
-            None => self.look_up(secret, &hash).await?,
-        };
         if self.is_behind(&caller) {
             return Err(AuthError::Unavailable);
         }
@@ -75,6 +129,29 @@ impl Tenants {
         Ok(caller)
     }
 
+    /// Returns the caller of a credential. A bearer token with three parts between dots is a token of an identity provider, any other a
+    /// key: neither is ever tried as the other.
+    async fn authenticated(
+        &self,
+        credential: Credential<'_>,
+        tenant: Option<&str>,
+    ) -> Result<Arc<Caller>, AuthError> {
+        let secret = credential.text();
+        let hash = hash_key(secret);
+        if self.options.bootstrap.is(&hash) {
+            return self.platform_caller(tenant).await;
+        }
+        if let Credential::Bearer(token) = credential
+            && is_token(token)
+        {
+            return self.authenticate_token(token, tenant).await;
+        }
+        match self.live.caller(&hash) {
+            Some(caller) => Ok(caller),
+            None => self.look_up(secret, &hash).await,
+        }
+    }
+
     /// Returns whether a caller that was accepted earlier still would be; for open streams.
     pub fn is_valid(&self, caller: &Caller) -> bool {
         if self.is_stale() || self.is_behind(caller) || caller.is_expired(clock::now()) {
@@ -86,6 +163,7 @@ impl Tenants {
         let known = |access: &Access| match caller.key {
             None => true,
             Some(_) if access.is_suspended => false,
+            Some(_) if caller.login.is_some() => self.holds(caller),
             Some(key) => access.by_id.get(&key).is_some_and(|current| !current.is_expired(now)),
         };
         access.as_ref().as_ref().is_some_and(known)
@@ -107,8 +185,7 @@ impl Tenants {
         }
         let found = self.live.lookups.find(&self.store, hash).await;
         let found = found.map_err(|_| AuthError::Unavailable)?.ok_or(AuthError::Unauthenticated)?;
-        let permit = tokio::time::timeout(ENTRY_WAIT_MAX, self.live.entries.acquire()).await;
-        let _permit = permit.map_err(|_| AuthError::Unavailable)?.map_err(|_| AuthError::Unavailable)?;
+        let _permit = self.enter_permit().await?;
         let unavailable = |error: StoreError| {
             tracing::warn!(%error, tenant = %found.tenant, "a tenant could not be loaded");
             AuthError::Unavailable
@@ -121,6 +198,12 @@ impl Tenants {
         let rev = live.access().as_ref().as_ref().map_or(0, |access| access.rev);
         self.reload(&live, RevisionKind::Access, rev + 1).await.map_err(unavailable)?;
         self.live.caller(hash).ok_or(AuthError::Unauthenticated)
+    }
+
+    /// Returns a permit to load a tenant.
+    pub(super) async fn enter_permit(&self) -> Result<SemaphorePermit<'_>, AuthError> {
+        let permit = tokio::time::timeout(ENTRY_WAIT_MAX, self.live.entries.acquire()).await;
+        permit.map_err(|_| AuthError::Unavailable)?.map_err(|_| AuthError::Unavailable)
     }
 
     async fn find_tenant_id(&self, name: &str) -> Result<TenantId, AuthError> {
@@ -161,6 +244,9 @@ impl Tenants {
         caller: &Caller,
         key: Option<KeyId>,
     ) -> Result<Arc<Caller>, GatewayError> {
+        if caller.login.is_some() && key == caller.key {
+            return self.remapped(caller).ok_or(GatewayError::NotFound("identity"));
+        }
         let live = caller.tenant()?;
         let access = live.access();
         let access = access.as_ref().as_ref();
@@ -190,6 +276,7 @@ impl Tenants {
             // the bootstrap key is exempt from the tenant's rate limits
             rates: Rates::default(),
             bucket: Arc::default(),
+            login: None,
         }
     }
 }

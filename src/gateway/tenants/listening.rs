@@ -168,6 +168,7 @@ impl Tenants {
         let access = live.access();
         let access = access.as_ref().as_ref()?;
         match caller.key {
+            Some(_) if caller.login.is_some() => self.remapped(caller),
             Some(key) => access.by_id.get(&key).cloned(),
             None => Some(Arc::new(self.platform_in(Some(live), Some(access)))),
         }

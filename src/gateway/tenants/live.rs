@@ -5,6 +5,7 @@ pub(super) mod bucket;
 pub(super) mod fanout;
 pub(super) mod grants;
 mod lag;
+pub(super) mod login;
 pub(super) mod policies;
 pub(super) mod vectors;
 
@@ -16,7 +17,7 @@ use arc_swap::{ArcSwap, Guard};
 use tokio::sync::{Mutex, Semaphore};
 
 use self::access::Access;
-use self::bucket::Bucket;
+use self::bucket::{Bucket, PeopleBuckets};
 use self::fanout::Fanout;
 use self::lag::Lag;
 use self::vectors::Vectors;
@@ -37,6 +38,8 @@ pub struct LiveTenant {
     pub(super) catalogue: ArcSwap<Catalog>,
     /// Token bucket of the rate limit on all keys together.
     pub(in crate::gateway) bucket: Bucket,
+    /// Token buckets of the rate limits of people who log in.
+    pub(in crate::gateway) buckets: PeopleBuckets,
     /// Vectors of an embeddings service for definitions and queries.
     pub(in crate::gateway) vectors: Vectors,
     /// Lag of the keys behind the database. The catalogue has none: a list may be made of older rows.
@@ -61,6 +64,7 @@ impl LiveTenant {
             is_ended: AtomicBool::new(false),
             catalogue: ArcSwap::from_pointee(Catalog::empty()),
             bucket: Bucket::default(),
+            buckets: PeopleBuckets::default(),
             vectors: Vectors::default(),
             lag: Lag::default(),
             fanout: Fanout::default(),
@@ -116,6 +120,8 @@ impl LiveTenant {
             RevisionKind::Access => self.access.load().as_ref().as_ref().map_or(0, |access| access.rev),
             RevisionKind::Catalogue => self.catalogue.load().rev,
             RevisionKind::Vectors => self.vectors.rev(),
+            // of no tenant: compared as a whole
+            RevisionKind::Issuers => i64::MAX,
         }
     }
 }

@@ -61,6 +61,7 @@ impl Tenants {
         match kind {
             RevisionKind::Catalogue => self.reload_catalogue(live, rev).await,
             RevisionKind::Vectors => self.reload_vectors(live, rev).await,
+            RevisionKind::Issuers => self.reload_issuers(rev).await,
             RevisionKind::Access => {
                 // a key that works must find its tools: the first catalogue comes before the first keys
                 if live.rev(RevisionKind::Catalogue) == 0 {
@@ -214,6 +215,12 @@ impl Tenants {
         if change.kind == RevisionKind::Access {
             self.live.lookups.keys_changed();
         }
+        if change.kind == RevisionKind::Issuers {
+            if let Err(error) = self.reload_issuers(change.rev).await {
+                tracing::warn!(%error, "issuers could not be reloaded");
+            }
+            return;
+        }
         if let (RevisionKind::Catalogue, Some(embedded)) = (change.kind, &self.embedded) {
             embedded.note(change.tenant);
         }
@@ -226,7 +233,7 @@ impl Tenants {
                     }
                 }
                 RevisionKind::Access => self.forget_unless_served(change.tenant).await,
-                RevisionKind::Vectors => {}
+                RevisionKind::Vectors | RevisionKind::Issuers => {}
             }
             return;
         };

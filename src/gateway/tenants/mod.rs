@@ -9,6 +9,7 @@ mod limits;
 mod listening;
 mod live;
 mod loads;
+mod logins;
 mod memory;
 mod offered;
 mod policies;
@@ -19,13 +20,15 @@ mod uses;
 
 pub use self::administer::QuotaView;
 pub use self::answers::{AskingKeys, NamedKeys};
-pub use self::authenticate::AuthError;
+pub use self::authenticate::{AuthError, Credential};
 pub use self::keys::{KeyCreated, KeyRequest, KeyRotated};
 pub use self::listening::{Heard, Listening, Topic};
 pub use self::live::LiveTenant;
 pub use self::live::access::{Access, Caller, SUSPENDED};
 pub use self::live::fanout::Prints;
+pub use self::live::login::Login;
 pub use self::live::policies::{CallerPolicies, CompiledPolicy};
+pub use self::logins::{IssuerRequest, RulesView};
 pub use self::memory::{MEMORY_RETRY_AFTER_S, overloaded};
 pub use self::policies::PolicyView;
 
@@ -38,6 +41,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::limits::RateLimits;
+use self::logins::Logins;
 use self::suspension::Suspensions;
 use self::tenancy::Tenancy;
 use self::uses::Uses;
@@ -62,6 +66,8 @@ pub struct Tenants {
     pub(super) suspensions: Suspensions,
     /// Counters of key uses and of requests without a valid key.
     pub(super) uses: Uses,
+    /// Issuers of tokens, and people who log in.
+    pub(super) logins: Logins,
     /// State of the embeddings service; `None` without one.
     pub(super) embedded: Option<Embedded>,
 }
@@ -75,6 +81,7 @@ impl Tenants {
             limits: RateLimits::new(Instant::now()),
             suspensions: Suspensions::default(),
             uses: Uses::default(),
+            logins: Logins::new(&options.logins),
             embedded: options.embeddings.as_ref().map(EmbeddingsOptions::space).map(Embedded::new),
             store,
             upstreams,

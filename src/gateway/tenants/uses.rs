@@ -41,7 +41,7 @@ pub(in crate::gateway) struct Uses {
 impl Uses {
     /// Notes the use of a key; only the first use between two writes counts.
     pub(super) fn key_used(&self, caller: &Caller, now: DateTime<Utc>) {
-        let Some(key) = caller.key else { return };
+        let Some(key) = caller.key_id() else { return };
         let mut used = self.used.lock();
         if used.len() < KEY_USES_MAX {
             used.entry(key).or_insert((caller.tenant_id(), now));

@@ -117,7 +117,12 @@ impl Upkeep {
     pub(super) async fn poll(self: &Arc<Self>) -> Result<(), StoreError> {
         let began = Instant::now();
         let live = self.tenants.live.ids();
-        let changes = self.store.revisions(&live).await?;
+        // issuers are the platform's, which is no live tenant
+        let asked: Vec<TenantId> = live.iter().copied().chain([TenantId::PLATFORM]).collect();
+        let changes = self.store.revisions(&asked).await?;
+        if let Some(issuers) = changes.iter().find(|change| change.kind == RevisionKind::Issuers) {
+            self.tenants.reload_issuers(issuers.rev).await?;
+        }
         // a tenant without revisions was deleted long ago, without a notice reaching this replica
         let known: HashSet<TenantId> = changes.iter().map(|change| change.tenant).collect();
         for gone in live.iter().filter(|id| !known.contains(id)).filter_map(|id| self.tenants.live.get(*id)) {

@@ -56,6 +56,10 @@ const STREAMS: Duration = Duration::from_secs(30);
 /// Interval at which sessions are noted whose first stream has begun, or whose last one has ended.
 const CHANGED_STREAMS: Duration = Duration::from_secs(5);
 const KEY_USE: Duration = Duration::from_secs(60);
+/// Interval at which people who logged in are written.
+const PEOPLE: Duration = Duration::from_secs(1);
+/// Interval at which a replica looks for issuers whose keys are to be fetched again.
+const ISSUER_KEYS: Duration = Duration::from_secs(10);
 /// Deadline of the log writer's end, beyond the drain.
 const FLUSH_GRACE: Duration = Duration::from_secs(4);
 /// Deadline of writing key uses at shutdown.
@@ -175,6 +179,10 @@ impl Upkeep {
             |upkeep| async move { report("master keys", upkeep.servers.rewrap_data_keys().await) },
         );
         self.every(KEY_USE, |upkeep| async move { upkeep.note_uses().await });
+        self.every(PEOPLE, |upkeep| async move { report("people", upkeep.tenants.note_people().await) });
+        self.every(ISSUER_KEYS, |upkeep| async move {
+            report("keys of issuers", upkeep.tenants.fetch_due_keys().await);
+        });
         if let Some(lines) = self.servers.take_journal() {
             self.life.log_tasks.spawn(Arc::clone(&self.servers).write_server_logs(lines));
         }

@@ -95,14 +95,17 @@ pub struct GrantInForce {
     pub expires_at: DateTime<Utc>,
 }
 
-/// SQL for whether a grant holds: not over, not revoked, and of a granter whose key is still valid.
+/// SQL for whether a grant holds: not over, not revoked, and of a granter whose key is still valid, or who may still log in.
 macro_rules! holds {
     () => {
         "revoked_at is null and expires_at > now()
          and (granted_by = '00000000-0000-0000-0000-000000000000' or exists (
              select from api_keys k
              where k.tenant_id = $1 and k.key_id = granted_by and k.revoked_at is null
-               and (k.expires_at is null or k.expires_at > now())))"
+               and (k.expires_at is null or k.expires_at > now()))
+             or exists (
+             select from identities p
+             where p.tenant_id = $1 and p.identity_id = granted_by and p.blocked_at is null))"
     };
 }
 

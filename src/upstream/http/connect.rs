@@ -65,6 +65,8 @@ pub fn native_tls() -> io::Result<Arc<rustls::ClientConfig>> {
 enum DialRules {
     /// No others.
     Servers,
+    /// Rules of identity providers: https, unless `egress.allow` names the address.
+    Issuers,
     /// Rules of web pages: https on port 443, unless `egress.allow` names the address.
     Pages,
 }
@@ -106,6 +108,11 @@ impl Dialer {
         Self { rules: DialRules::Pages, ..self.for_upstream_of(tenant) }
     }
 
+    /// Returns a copy for identity providers, which are at https only, unless `egress.allow` names their addresses.
+    pub(in crate::upstream) fn for_issuers(&self) -> Self {
+        Self { rules: DialRules::Issuers, ..self.clone() }
+    }
+
     /// Returns the share of a tenant.
     pub(in crate::upstream) fn share_of(&self, tenant: Uuid) -> Share {
         self.shares.of(tenant)
@@ -133,6 +140,10 @@ impl Dialer {
 
     pub(in crate::upstream) fn check_url(&self, url: &str) -> Result<Uri, UpstreamError> {
         self.egress.check_url(url).map_err(|error| refusal(&error))
+    }
+
+    pub(in crate::upstream) fn check_issuer_url(&self, url: &str) -> Result<(), UpstreamError> {
+        self.egress.check_issuer_url(url).map_err(|error| refusal(&error))
     }
 
     /// Opens a connection to `uri` within `limit`, name look-up and TLS included.
@@ -183,6 +194,7 @@ fn refusal(error: &EgressError) -> UpstreamError {
         EgressError::Url(_)
         | EgressError::Address { .. }
         | EgressError::TooMany(_)
+        | EgressError::Issuer(_)
         | EgressError::Page(_) => FailureKind::EgressRefused,
     };
     UpstreamError::unsent(kind, error.to_string())
@@ -226,8 +238,10 @@ impl Tcp {
         let found = tokio::spawn(async move {
             let _turn = turn;
             let found = egress.addresses(&uri).await?;
-            if rules == DialRules::Pages {
-                egress.check_page_addresses(&uri, &found)?;
+            match rules {
+                DialRules::Servers => {}
+                DialRules::Issuers => egress.check_issuer_addresses(&uri, &found)?,
+                DialRules::Pages => egress.check_page_addresses(&uri, &found)?,
             }
             Ok(found)
         });

@@ -2,6 +2,7 @@
 
 pub(super) mod connect;
 pub(super) mod discover;
+pub(super) mod document;
 pub(super) mod embedder;
 pub(super) mod link;
 pub(super) mod meter;

@@ -69,7 +69,7 @@ async fn opening_records_is_for_the_log_alone() {
     let mut connection = stage.database.connect().await;
     // the release before has a function of its own
     let open = |arguments: usize| format!("select open_activity({})", vec!["null"; arguments].join(", "));
-    for (role, arguments) in [("mcpproxy_app", 39), ("mcpproxy_owner", 39), ("mcpproxy_app", 37)] {
+    for (role, arguments) in [("mcpproxy_app", 40), ("mcpproxy_owner", 40), ("mcpproxy_app", 39)] {
         sqlx::query(AssertSqlSafe(format!("set role {role}"))).execute(&mut connection).await.unwrap();
         let refused = sqlx::query(AssertSqlSafe(open(arguments))).execute(&mut connection).await.unwrap_err();
         assert_eq!(
@@ -81,7 +81,7 @@ async fn opening_records_is_for_the_log_alone() {
     // a record that is said to be committed is durable, whatever the login's own setting
     sqlx::raw_sql("reset role; set synchronous_commit = off").execute(&mut connection).await.unwrap();
     let mut tx = connection.begin().await.unwrap();
-    sqlx::query(AssertSqlSafe(open(39))).execute(&mut *tx).await.unwrap();
+    sqlx::query(AssertSqlSafe(open(40))).execute(&mut *tx).await.unwrap();
     let durable: String = sqlx::query_scalar("show synchronous_commit").fetch_one(&mut *tx).await.unwrap();
     assert_eq!(durable, "on");
 }

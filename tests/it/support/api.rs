@@ -59,8 +59,11 @@ impl Api {
     /// A request with this caller's credential.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let mut request = self.http.request(method, format!("{}{path}", self.base));
-        if let Some(key) = &self.key {
-            request = request.header("X-API-Key", key);
+        match &self.key {
+            // a token of an identity provider
+            Some(token) if token.matches('.').count() == 2 => request = request.bearer_auth(token),
+            Some(key) => request = request.header("X-API-Key", key),
+            None => {}
         }
         if let Some(tenant) = &self.tenant {
             request = request.header("X-Tenant", tenant);

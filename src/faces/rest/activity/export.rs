@@ -25,7 +25,7 @@ use crate::store::{ActivityFilter, ActivityRow};
 /// Parameters: those of a list without paging.
 pub(in crate::faces::rest) const PARAMS: ParamNames = filters!["start_time", "end_time", "format"];
 /// Columns of CSV, with the place of each in a record (a JSON pointer).
-const COLUMNS: [(&str, &str); 37] = [
+const COLUMNS: [(&str, &str); 38] = [
     ("id", "/id"),
     ("started_at", "/started_at"),
     ("type", "/type"),
@@ -47,6 +47,7 @@ const COLUMNS: [(&str, &str); 37] = [
     ("consent_id", "/consent_id"),
     ("key_id", "/key_id"),
     ("key_name", "/key_name"),
+    ("identity_id", "/identity_id"),
     ("owner", "/owner"),
     ("client_name", "/client/name"),
     ("client_version", "/client/version"),

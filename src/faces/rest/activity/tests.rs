@@ -96,6 +96,7 @@ fn row() -> ActivityRow {
         consent_id: None,
         key_id: None,
         key_name: None,
+        identity_id: None,
         owner: None,
         client_name: None,
         client_version: None,
@@ -120,7 +121,7 @@ fn row() -> ActivityRow {
 fn every_name_is_always_there() {
     let empty = serde_json::to_value(shown(&row())).unwrap();
     let names = "id started_at type source server tool tool_variant tier intent intent_declared warning status \
-                 error_code error_message decision rule consent_id key_id key_name owner client client_address session_id request_id \
+                 error_code error_message decision rule consent_id key_id key_name identity_id owner client client_address session_id request_id \
                  trace_id parent_id duration_ms upstream_ms wait_ms request_bytes response_bytes arguments \
                  response truncated";
     let mut expected: Vec<&str> = names.split_whitespace().collect();

@@ -311,6 +311,7 @@ fn stub(record: &Record) -> Record {
         status: record.status,
         id: record.id,
         key: record.key,
+        identity: record.identity,
         client_address: record.client_address,
         tool_variant: record.tool_variant,
         tier: record.tier,

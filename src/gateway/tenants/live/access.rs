@@ -9,10 +9,12 @@ use uuid::Uuid;
 use super::LiveTenant;
 use super::bucket::Bucket;
 use super::grants::{HeldGrants, TenantGrants};
+use super::login::{Login, read_rules};
 use super::policies::{CallerPolicies, TenantPolicies};
 use crate::domain::consent::MayNotDecide;
 use crate::domain::glob::Globs;
-use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
+use crate::domain::id::{IdentityId, KeyId, PLATFORM_TENANT, TenantId};
+use crate::domain::identity::IdentityRule;
 use crate::domain::operation::OperationType;
 use crate::domain::person::Person;
 use crate::domain::quota::Quotas;
@@ -20,7 +22,7 @@ use crate::domain::settings::{Defaults, Effective, Rates, Settings};
 use crate::domain::tenant::{Action, Role};
 use crate::gateway::catalog::Catalog;
 use crate::gateway::error::GatewayError;
-use crate::store::{AccessRows, ApiKey};
+use crate::store::{AccessRows, ApiKey, BarredIdentity};
 
 /// Error message for every request of a suspended tenant's keys.
 pub const SUSPENDED: &str = "this tenant is suspended; ask the platform operator";
@@ -30,7 +32,7 @@ pub const SUSPENDED: &str = "this tenant is suspended; ask the platform operator
 pub struct Caller {
     /// Tenant that the caller acts in; `None` for the bootstrap key without `X-Tenant`.
     pub(in crate::gateway) tenant: Option<Arc<LiveTenant>>,
-    /// Id of the API key; `None` for the bootstrap key.
+    /// Id of the principal: of the API key, or of the identity of a person who logged in; `None` for the bootstrap key.
     pub key: Option<KeyId>,
     /// Name of the key, as recorded; `None` without one.
     pub key_name: Option<String>,
@@ -52,6 +54,8 @@ pub struct Caller {
     pub(in crate::gateway) rates: Rates,
     /// Token bucket of the key's own rate limit; kept as long as the key lives.
     pub(in crate::gateway) bucket: Arc<Bucket>,
+    /// Login of a person; `None` for API keys.
+    pub login: Option<Arc<Login>>,
 }
 
 impl Caller {
@@ -146,6 +150,16 @@ impl Caller {
         self.tenant.as_ref().is_some_and(is_suspended)
     }
 
+    /// Returns the id of the API key; `None` for the bootstrap key, and for a person who logged in.
+    pub fn key_id(&self) -> Option<KeyId> {
+        self.key.filter(|_| self.login.is_none())
+    }
+
+    /// Returns the identity of the person who logged in, or whom an administrator named for the key.
+    pub fn identity_id(&self) -> Option<IdentityId> {
+        self.person.identity
+    }
+
     /// Returns whether the key has expired at `now`.
     pub(in crate::gateway) fn is_expired(&self, now: DateTime<Utc>) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
@@ -165,6 +179,10 @@ pub struct Access {
     pub tenant_settings: Settings,
     /// Compiled policies of the tenant and its keys.
     pub(in crate::gateway) policies: TenantPolicies,
+    /// Rules that map claims of tokens to a role.
+    pub(in crate::gateway) rules: Vec<IdentityRule>,
+    /// People who are blocked, or some of whose tokens are refused.
+    pub(in crate::gateway) barred: HashMap<IdentityId, BarredIdentity>,
     /// Remembered decisions about calls of the tenant's keys.
     pub(in crate::gateway) grants: TenantGrants,
     /// Caller of every live key, with the key's hash.
@@ -222,6 +240,7 @@ impl Access {
                 expires_at: key.expires_at,
                 rates: Rates::resolve(own, &tenant_settings, defaults),
                 bucket: bucket(key.id),
+                login: None,
             }
         };
         let keys: Vec<([u8; 32], Arc<Caller>)> =
@@ -229,7 +248,9 @@ impl Access {
         let by_id = keys.iter().filter_map(|(_, caller)| Some((caller.key?, Arc::clone(caller)))).collect();
         let quotas = rows.quotas.resolve(quotas);
         let (rev, is_suspended) = (rows.rev, rows.is_suspended);
-        Access { rev, is_suspended, quotas, tenant_settings, policies, grants, keys, by_id }
+        let rules = read_rules(tenant.id, &rows.rules.rules);
+        let barred = rows.barred.iter().map(|barred| (barred.id, *barred)).collect();
+        Access { rules, barred, rev, is_suspended, quotas, tenant_settings, policies, grants, keys, by_id }
     }
 }
 
@@ -237,6 +258,7 @@ impl Access {
 pub(in crate::gateway) mod tests {
     use super::*;
     use crate::domain::quota::OwnQuotas;
+    use crate::store::StoredRules;
 
     /// Builds a snapshot with these keys, each named by a byte, under example defaults.
     pub fn access(live: &Arc<LiveTenant>, keys: &[u8], settings: Vec<(Uuid, Settings)>) -> Access {
@@ -270,6 +292,8 @@ pub(in crate::gateway) mod tests {
             settings,
             policies: Vec::new(),
             grants: Vec::new(),
+            rules: StoredRules::default(),
+            barred: Vec::new(),
         };
         let quotas = Quotas { servers: 1, tools: 1, definition_bytes: 1, keys: 1, streams: 1 };
         Access::build(live, &rows, TenantPolicies::default(), &Defaults::example(), &quotas)

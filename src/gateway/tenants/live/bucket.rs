@@ -1,6 +1,12 @@
 //! Token buckets of rate limits.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::domain::id::KeyId;
 
 pub(in crate::gateway::tenants) const MINUTE_NS: u64 = 60_000_000_000;
 pub(in crate::gateway::tenants) const SECOND_NS: u64 = 1_000_000_000;
@@ -61,5 +67,23 @@ impl Bucket {
         // never below zero: a limit that changed meanwhile may have left less than one interval
         let less = |full_at: u64| Some(full_at.saturating_sub(share.interval_ns));
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();
+    }
+}
+
+/// Buckets of people who log in, which outlive their tokens. Those that no caller holds go when there are too many.
+#[derive(Debug, Default)]
+pub(in crate::gateway) struct PeopleBuckets(Mutex<HashMap<KeyId, Arc<Bucket>>>);
+
+/// Number of people of a tenant above which idle buckets go.
+const IDLE_BUCKETS_MAX: usize = 10_000;
+
+impl PeopleBuckets {
+    /// Returns the bucket of a person.
+    pub(in crate::gateway::tenants) fn of(&self, principal: KeyId) -> Arc<Bucket> {
+        let mut buckets = self.0.lock();
+        if buckets.len() >= IDLE_BUCKETS_MAX && !buckets.contains_key(&principal) {
+            buckets.retain(|_, bucket| Arc::strong_count(bucket) > 1);
+        }
+        Arc::clone(buckets.entry(principal).or_default())
     }
 }

@@ -1,6 +1,7 @@
 //! Egress guard: decides which addresses may be connected to. Every upstream address passes it after DNS, on every
 //! connect.
 
+mod issuers;
 mod own;
 mod pages;
 mod ranges;
@@ -54,6 +55,12 @@ pub enum EgressError {
     /// The host does not resolve.
     #[error("{0} does not resolve")]
     Unknown(String),
+    /// The URL is of an identity provider, with http, which only hosts in `egress.allow` may have.
+    #[error(
+        "{0} is refused: identity providers are reached by https; an entry in egress.allow that names its addresses can \
+         permit http"
+    )]
+    Issuer(String),
     /// The URL is of a web page, with a scheme or port that only hosts in `egress.allow` may have.
     #[error(
         "{0} is refused: web pages are fetched by https on port 443 only; an entry in egress.allow that names its \

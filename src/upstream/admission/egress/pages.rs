@@ -34,7 +34,7 @@ impl Egress {
         Err(EgressError::Page(shown(host_of(uri)?)))
     }
 
-    fn names(&self, ip: IpAddr) -> bool {
+    pub(super) fn names(&self, ip: IpAddr) -> bool {
         self.allow.load().iter().any(|net| net.contains(&ip.to_canonical()))
     }
 }

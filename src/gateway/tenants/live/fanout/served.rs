@@ -254,6 +254,9 @@ impl Tenants {
 fn is_current(live: &LiveTenant, caller: &Caller) -> bool {
     let Some(key) = caller.key else { return true };
     let access = live.access_now();
+    if let Some(login) = &caller.login {
+        return access.as_ref().as_ref().is_some_and(|access| access.rev == login.access_rev);
+    }
     let known = access.as_ref().as_ref().and_then(|access| access.by_id.get(&key));
     known.is_some_and(|known| std::ptr::eq(Arc::as_ptr(known), caller))
 }

@@ -1,0 +1,80 @@
+//! People as callers: a verified token mapped by its tenant's rules.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::book::KnownIssuer;
+use crate::domain::id::KeyId;
+use crate::domain::identity::{IdentityRule, VerifiedToken, identity_id};
+use crate::domain::person::Person;
+use crate::domain::settings::{Defaults, Effective, Rates};
+use crate::gateway::tenants::authenticate::AuthError;
+use crate::gateway::tenants::live::LiveTenant;
+use crate::gateway::tenants::live::access::{Access, Caller};
+use crate::gateway::tenants::live::login::Login;
+
+impl Access {
+    /// Maps a verified token to a caller, by the rules of the tenant.
+    ///
+    /// # Errors
+    /// [`AuthError::Blocked`], [`AuthError::TokenExpired`] for a token from before a block, and [`AuthError::NoRule`].
+    pub(super) fn person(
+        &self,
+        live: &Arc<LiveTenant>,
+        issuer: &KnownIssuer,
+        token: &Arc<VerifiedToken>,
+        (defaults, leeway_s): (&Defaults, i64),
+    ) -> Result<Caller, AuthError> {
+        let identity = identity_id(live.id, issuer.id, &token.subject);
+        if let Some(barred) = self.barred.get(&identity) {
+            if barred.is_blocked {
+                return Err(AuthError::Blocked);
+            }
+            let is_older = |bound: i64| token.issued_s.is_none_or(|issued| issued < bound);
+            if barred.not_before_s.is_some_and(is_older) {
+                return Err(AuthError::TokenExpired);
+            }
+        }
+        let issuer_key = issuer.id.to_string();
+        let granted = IdentityRule::first_match(&self.rules, &issuer_key, &token.claims);
+        let granted = granted.ok_or(AuthError::NoRule)?;
+        let principal = KeyId::of_identity(identity);
+        let login = Login {
+            identity,
+            issuer: issuer.id,
+            stamp: issuer.stamp,
+            access_rev: self.rev,
+            token: Arc::clone(token),
+        };
+        Ok(Caller {
+            tenant: Some(Arc::clone(live)),
+            key: Some(principal),
+            key_name: None,
+            owner: token.owner.clone(),
+            person: Person {
+                key: Some(principal),
+                root: Some(principal),
+                owner: Some(token.email.clone().unwrap_or_else(|| token.owner.clone())),
+                identity: Some(identity),
+                // nobody created a person: another value would make the bootstrap key the same person
+                creator: Some(principal),
+                line_creators: Vec::new(),
+            },
+            role: granted.role,
+            settings: Effective::resolve(&granted.settings, &self.tenant_settings, defaults),
+            policies: self.policies.of(Some(principal)),
+            grants: self.grants.of_key(Some(principal)),
+            expires_at: end_of(token, leeway_s),
+            rates: Rates::resolve(&granted.settings, &self.tenant_settings, defaults),
+            bucket: live.buckets.of(principal),
+            login: Some(Arc::new(login)),
+        })
+    }
+}
+
+/// Returns the end of a token, with the tolerated difference of clocks.
+fn end_of(token: &VerifiedToken, leeway_s: i64) -> Option<DateTime<Utc>> {
+    let end = DateTime::from_timestamp(token.expires_s, 0)?;
+    end.checked_add_signed(TimeDelta::seconds(leeway_s))
+}

@@ -1,0 +1,202 @@
+//! From a token to its caller.
+
+use std::sync::Arc;
+
+use super::book::KnownIssuer;
+use super::cache;
+use crate::domain::id::TenantId;
+use crate::domain::identity::{ClaimRules, SplitToken, TokenFault, VerifiedToken};
+use crate::gateway::clock;
+use crate::gateway::tenants::Tenants;
+use crate::gateway::tenants::authenticate::AuthError;
+use crate::gateway::tenants::live::LiveTenant;
+use crate::gateway::tenants::live::access::Caller;
+use crate::store::StoreError;
+
+impl From<TokenFault> for AuthError {
+    fn from(fault: TokenFault) -> AuthError {
+        match fault {
+            TokenFault::Unverifiable(_) | TokenFault::UnknownKey => AuthError::TokenUnverifiable,
+            TokenFault::Expired => AuthError::TokenExpired,
+            TokenFault::Audience => AuthError::TokenAudience,
+        }
+    }
+}
+
+impl Tenants {
+    /// Returns the caller of a token. A token that was verified a short time ago costs no query and no signature. `tenant` is the
+    /// header `X-Tenant`, by which a person of several tenants names one.
+    ///
+    /// # Errors
+    /// [`AuthError`], by the reason.
+    pub(in crate::gateway::tenants) async fn authenticate_token(
+        &self,
+        token: &str,
+        tenant: Option<&str>,
+    ) -> Result<Arc<Caller>, AuthError> {
+        if token.len() > self.options.logins.token_bytes_max {
+            tracing::debug!("a token is larger than limits.token_bytes_max");
+            return Err(AuthError::TokenUnverifiable);
+        }
+        let digest = cache::digest(token, tenant);
+        let caller = match self.logins.tokens.get(&digest).filter(|caller| self.is_still_mapped(caller)) {
+            Some(caller) => caller,
+            None => {
+                let caller = self.verify_token(token, tenant).await?;
+                self.logins.tokens.put(digest, &caller);
+                caller
+            }
+        };
+        let now = clock::now();
+        if caller.is_expired(now) {
+            self.logins.tokens.forget(&digest);
+            return Err(AuthError::TokenExpired);
+        }
+        self.logins.seen.note(&caller, now);
+        Ok(caller)
+    }
+
+    /// Returns whether all that a person was verified and mapped with is as it was, and the issuer's keys are not too old.
+    fn is_still_mapped(&self, caller: &Caller) -> bool {
+        let (Some(login), Some(live)) = (&caller.login, &caller.tenant) else { return false };
+        let access = live.access_now();
+        let is_mapped = access.as_ref().as_ref().is_some_and(|access| access.rev == login.access_rev);
+        let book = self.logins.book();
+        let issuer = book.by_id(login.issuer).filter(|issuer| issuer.stamp == login.stamp);
+        let stale_max = self.options.logins.stale_max;
+        is_mapped && issuer.is_some_and(|issuer| issuer.fresh_keys(clock::now(), stale_max).is_some())
+    }
+
+    async fn verify_token(&self, token: &str, tenant: Option<&str>) -> Result<Arc<Caller>, AuthError> {
+        let split = SplitToken::read(token).map_err(|fault| refused("?", fault))?;
+        let url = split.unverified_issuer().map_err(|fault| refused("?", fault))?.to_owned();
+        let issuer = self.logins.book().by_url(&url).cloned();
+        let unknown = || refused("?", TokenFault::Unverifiable("no such issuer is known here"));
+        let (issuer, token) = self.verify_split(issuer.ok_or_else(unknown)?, split).await?;
+        let token = Arc::new(token);
+        let live = self.tenant_of(&issuer, &token, tenant).await?;
+        self.map_person(&live, &issuer, &token)
+    }
+
+    /// Checks signature and claims. A key that the issuer's set does not have causes a fetch, if the last was long enough ago.
+    async fn verify_split(
+        &self,
+        issuer: Arc<KnownIssuer>,
+        split: SplitToken<'_>,
+    ) -> Result<(Arc<KnownIssuer>, VerifiedToken), AuthError> {
+        let mut issuer = issuer;
+        let mut may_fetch = true;
+        loop {
+            let (now, stale_max) = (clock::now(), self.options.logins.stale_max);
+            let checked = match issuer.fresh_keys(now, stale_max) {
+                None => Err(None),
+                Some(keys) => {
+                    let _permit =
+                        self.logins.verifying.acquire().await.map_err(|_| AuthError::Unavailable)?;
+                    split.check_signature(keys, &issuer.algorithms).map_err(Some)
+                }
+            };
+            match checked {
+                Ok(()) => break,
+                Err(None | Some(TokenFault::UnknownKey)) if may_fetch => {
+                    may_fetch = false;
+                    self.fetch_for_token(issuer.id).await;
+                    let known = self.logins.book().by_id(issuer.id).cloned();
+                    issuer = known.ok_or(AuthError::TokenUnverifiable)?;
+                }
+                Err(None) => return Err(AuthError::KeysUnavailable),
+                Err(Some(fault)) => return Err(refused(&issuer.name, fault)),
+            }
+        }
+        let options = &self.options.logins;
+        let rules = ClaimRules {
+            issuer: &issuer.url,
+            audiences: &issuer.audiences,
+            subject_claim: &issuer.subject_claim,
+            owner_claim: issuer.owner_claim.as_deref(),
+            leeway_s: options.leeway_s,
+            lifetime_max_s: options.lifetime_max_s,
+        };
+        let token = split.check_claims(&rules, clock::now().timestamp());
+        let token = token.map_err(|fault| refused(&issuer.name, fault))?;
+        if token.claims.contains_key("_claim_names") {
+            tracing::warn!(
+                issuer = issuer.name,
+                "the provider left claims out of a token: rules see them as absent"
+            );
+        }
+        Ok((issuer, token))
+    }
+
+    /// Returns the tenant of a person: the only one, or the one that the request names.
+    async fn tenant_of(
+        &self,
+        issuer: &KnownIssuer,
+        token: &VerifiedToken,
+        named: Option<&str>,
+    ) -> Result<Arc<LiveTenant>, AuthError> {
+        let mut found = Vec::new();
+        for tenant in issuer.tenants_of(&token.claims) {
+            found.extend(self.live_for_login(tenant).await?);
+        }
+        match named {
+            Some(name) => {
+                let is_none = found.is_empty();
+                let named = found.into_iter().find(|live| live.name == name);
+                named.ok_or(if is_none { AuthError::NoRule } else { AuthError::NoSuchTenant })
+            }
+            None if found.len() > 1 => Err(AuthError::SeveralTenants),
+            None => found.pop().ok_or(AuthError::NoRule),
+        }
+    }
+
+    /// Returns a tenant with its access loaded; `None` if it is deleted.
+    async fn live_for_login(&self, tenant: TenantId) -> Result<Option<Arc<LiveTenant>>, AuthError> {
+        if let Some(live) = self.live.get(tenant).filter(|live| live.access_now().is_some()) {
+            return Ok(Some(live));
+        }
+        let _permit = self.enter_permit().await?;
+        match self.tenant(tenant, None).await {
+            Ok(live) => Ok(Some(live).filter(|live| live.access_now().is_some())),
+            Err(StoreError::NotFound) => Ok(None),
+            Err(error) => {
+                tracing::warn!(%error, %tenant, "a tenant could not be loaded");
+                Err(AuthError::Unavailable)
+            }
+        }
+    }
+
+    fn map_person(
+        &self,
+        live: &Arc<LiveTenant>,
+        issuer: &KnownIssuer,
+        token: &Arc<VerifiedToken>,
+    ) -> Result<Arc<Caller>, AuthError> {
+        let access = live.access();
+        let access = access.as_ref().as_ref().ok_or(AuthError::NoRule)?;
+        let terms = (&self.options.defaults, self.options.logins.leeway_s);
+        access.person(live, issuer, token, terms).map(Arc::new)
+    }
+
+    /// Returns whether the login of a person still holds. The token's end is not looked at.
+    pub(in crate::gateway::tenants) fn holds(&self, caller: &Caller) -> bool {
+        self.is_still_mapped(caller) || self.remapped(caller).is_some()
+    }
+
+    /// Returns a person who was verified earlier, by the rules and issuers of now; `None` if the login does not hold any more.
+    /// The token's end is not looked at.
+    pub(in crate::gateway::tenants) fn remapped(&self, caller: &Caller) -> Option<Arc<Caller>> {
+        let (login, live) = (caller.login.as_ref()?, caller.tenant.as_ref()?);
+        let issuer = self.logins.book().by_id(login.issuer).cloned()?;
+        if !issuer.tenants_of(&login.token.claims).contains(&live.id) {
+            return None;
+        }
+        self.map_person(live, &issuer, &login.token).ok()
+    }
+}
+
+/// Logs why a token was refused, and returns the error for its sender, which does not say.
+fn refused(issuer: &str, fault: TokenFault) -> AuthError {
+    tracing::debug!(issuer, %fault, "a token was refused");
+    fault.into()
+}

@@ -1,0 +1,181 @@
+//! People who log in with tokens, as a tenant sees them.
+
+use chrono::{DateTime, Utc};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use crate::domain::id::{IdentityId, IssuerId, TenantId};
+use crate::domain::tenant::Role;
+use crate::store::revisions::{self, RevisionKind};
+use crate::store::tx::{Lane, TxAccess};
+use crate::store::unit::Unit;
+use crate::store::{Store, StoreError};
+
+/// Most people of a tenant that are stored. Further ones work, but are not listed and cannot be blocked one by one.
+const PEOPLE_MAX: i64 = 100_000;
+
+/// Person as stored.
+#[derive(Clone, Debug, FromRow)]
+pub struct Identity {
+    /// Id of the person, derived from tenant, issuer and subject.
+    #[sqlx(rename = "identity_id")]
+    pub id: Uuid,
+    /// Id of the issuer.
+    pub issuer_id: Uuid,
+    /// Subject at the issuer.
+    pub subject: String,
+    /// Name of the person.
+    pub owner: String,
+    /// E-mail address of the person.
+    pub email: Option<String>,
+    /// Role at the last sight.
+    pub role: String,
+    /// Time of the last sight, written at most once a minute.
+    pub last_seen_at: DateTime<Utc>,
+    /// Time of the block; `None` for a person who is not blocked.
+    pub blocked_at: Option<DateTime<Utc>>,
+    /// Time before which tokens must not have been issued; `None` without a bound.
+    pub not_before: Option<DateTime<Utc>>,
+}
+
+/// Person who was seen.
+#[derive(Clone, Debug)]
+pub struct SeenIdentity {
+    /// Id of the person.
+    pub id: IdentityId,
+    /// Id of the issuer.
+    pub issuer: IssuerId,
+    /// Subject at the issuer.
+    pub subject: String,
+    /// Name of the person.
+    pub owner: String,
+    /// E-mail address of the person.
+    pub email: Option<String>,
+    /// Role by the tenant's rules.
+    pub role: Role,
+    /// Time of the sight.
+    pub at: DateTime<Utc>,
+}
+
+/// Person who is blocked, or some of whose tokens are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BarredIdentity {
+    /// Id of the person.
+    pub id: IdentityId,
+    /// True for a person who is blocked.
+    pub is_blocked: bool,
+    /// Time before which tokens must not have been issued, in seconds since 1970; `None` without a bound.
+    pub not_before_s: Option<i64>,
+}
+
+macro_rules! identity_columns {
+    () => {
+        "identity_id, issuer_id, subject, owner, email, role, last_seen_at, blocked_at, not_before"
+    };
+}
+
+impl Store {
+    /// Stores people of a tenant who were seen. No revision changes.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn see_identities(&self, tenant: TenantId, seen: &[SeenIdentity]) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Tenant(tenant)).await?;
+        sqlx::query(
+            "insert into identities (tenant_id, identity_id, issuer_id, subject, owner, email, role, last_seen_at)
+             select $1, u.* from unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[],
+                 $8::timestamptz[]) as u (id, issuer, subject, owner, email, role, at)
+             where exists (select from identities i where i.tenant_id = $1 and i.identity_id = u.id)
+                or (select count(*) from identities i where i.tenant_id = $1) < $9
+             order by u.id
+             on conflict (tenant_id, identity_id) do update set owner = excluded.owner, email = excluded.email,
+                 role = excluded.role, last_seen_at = greatest(identities.last_seen_at, excluded.last_seen_at)",
+        )
+        .bind(tenant.0)
+        .bind(seen.iter().map(|person| person.id.0).collect::<Vec<_>>())
+        .bind(seen.iter().map(|person| person.issuer.0).collect::<Vec<_>>())
+        .bind(seen.iter().map(|person| person.subject.as_str()).collect::<Vec<_>>())
+        .bind(seen.iter().map(|person| person.owner.as_str()).collect::<Vec<_>>())
+        .bind(seen.iter().map(|person| person.email.as_deref()).collect::<Vec<_>>())
+        .bind(seen.iter().map(|person| person.role.as_str()).collect::<Vec<_>>())
+        .bind(seen.iter().map(|person| person.at).collect::<Vec<_>>())
+        .bind(PEOPLE_MAX)
+        .execute(&mut *tx)
+        .await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Returns people of a tenant after `after` by id.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn list_identities(
+        &self,
+        tenant: TenantId,
+        after: Uuid,
+        limit: i64,
+    ) -> Result<Vec<Identity>, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let rows = sqlx::query_as(concat!(
+            "select ",
+            identity_columns!(),
+            " from identities where tenant_id = $1 and identity_id > $2 order by identity_id limit $3"
+        ))
+        .bind(tenant.0)
+        .bind(after)
+        .bind(limit)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(rows)
+    }
+
+    /// Blocks a person, or ends a block. From a block on, tokens that were issued before it are refused, also after its end.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] for a person whom the tenant never saw, or a deleted tenant. Other errors come from the database.
+    pub async fn block_identity(
+        &self,
+        tenant: TenantId,
+        identity: IdentityId,
+        is_blocked: bool,
+    ) -> Result<Identity, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
+        let row = sqlx::query_as(concat!(
+            "update identities set blocked_at = case when $3 then coalesce(blocked_at, now()) end,
+                 not_before = case when $3 then now() else not_before end, rev = $4
+             where tenant_id = $1 and identity_id = $2 returning ",
+            identity_columns!()
+        ))
+        .bind(tenant.0)
+        .bind(identity.0)
+        .bind(is_blocked)
+        .bind(rev)
+        .fetch_optional(&mut *tx)
+        .await?;
+        let row = row.ok_or(StoreError::NotFound)?;
+        revisions::commit(tx, tenant, RevisionKind::Access, rev).await?;
+        Ok(row)
+    }
+}
+
+/// Returns the people of a tenant who are blocked, or some of whose tokens are refused, within a snapshot.
+pub(in crate::store) async fn barred(
+    tx: &mut Unit,
+    tenant: TenantId,
+) -> Result<Vec<BarredIdentity>, StoreError> {
+    let rows: Vec<(Uuid, bool, Option<DateTime<Utc>>)> = sqlx::query_as(
+        "select identity_id, blocked_at is not null, not_before from identities
+         where tenant_id = $1 and (blocked_at is not null or not_before is not null)",
+    )
+    .bind(tenant.0)
+    .fetch_all(&mut **tx)
+    .await?;
+    let of = |(id, is_blocked, not_before): (Uuid, bool, Option<DateTime<Utc>>)| BarredIdentity {
+        id: IdentityId(id),
+        is_blocked,
+        not_before_s: not_before.map(|at| at.timestamp()),
+    };
+    Ok(rows.into_iter().map(of).collect())
+}

@@ -1,0 +1,90 @@
+//! Tokens that are refused, and what their senders are told.
+
+use serde_json::{Value, json};
+
+use super::{GATEWAY, bearer, scene};
+use crate::support::{Idp, Mcp, now_s};
+
+const INVALID: &str = "the access token is not valid here";
+const EXPIRED: &str = "the access token has expired";
+const ELSEWHERE: &str = "the access token was issued for something other than this gateway";
+const METADATA: &str = "resource_metadata=\"https://gw.example/.well-known/oauth-protected-resource/mcp\"";
+
+#[tokio::test]
+async fn bad_tokens_are_refused_without_a_word_why() {
+    let (stage, _tenant, idp) = scene().await;
+    let foreign = Idp::start().await;
+    let good = idp.claims("u1", GATEWAY);
+    let with = |name: &str, value: Value| {
+        let mut claims = good.clone();
+        claims[name] = value;
+        idp.sign(&claims)
+    };
+    let header = |header: Value| idp.sign_as(&header, &good);
+    let valid = idp.sign(&good);
+    let (signed, _) = valid.rsplit_once('.').unwrap();
+    for (token, text) in [
+        (format!("{signed}.AAAA"), INVALID),
+        (format!("{signed}."), INVALID),
+        ("a.b.c".to_owned(), INVALID),
+        (header(json!({"alg": "none"})), INVALID),
+        (header(json!({"alg": "HS256", "kid": "k1"})), INVALID),
+        (header(json!({"alg": "ES256", "kid": "k1", "crit": ["exp"]})), INVALID),
+        (header(json!({"alg": "ES256", "kid": "k1", "typ": "dpop+jwt"})), INVALID),
+        // the signature of another provider under the same key id
+        (foreign.sign(&good), INVALID),
+        // a provider that is not registered
+        (foreign.token("u1", GATEWAY, json!({})), INVALID),
+        (with("iss", json!([idp.url])), INVALID),
+        (with("exp", json!((now_s() + 600).to_string())), INVALID),
+        (with("iat", json!(now_s() + 90)), INVALID),
+        (with("exp", json!(now_s() + 100_000)), INVALID),
+        (with("sub", json!("")), INVALID),
+        (with("pad", json!("x".repeat(20_000))), INVALID),
+        (
+            idp.sign_as(&json!({"alg": "ES256", "kid": "k1"}), &{
+                let mut claims = good.clone();
+                claims["nonce"] = json!("n");
+                claims
+            }),
+            INVALID,
+        ),
+        (with("exp", json!(now_s() - 90)), EXPIRED),
+        (with("aud", json!("https://other.example")), ELSEWHERE),
+        (with("aud", json!("https://gw.example/mcp/")), ELSEWHERE),
+    ] {
+        let answer = Mcp::bare(&bearer(&stage, &token)).request("ping", "{}").await;
+        assert_eq!(answer.refused(401, "unauthenticated"), text, "{token}");
+        let challenge = format!("Bearer error=\"invalid_token\", {METADATA}");
+        assert_eq!(answer.header("www-authenticate"), challenge, "{token}");
+    }
+    // clocks may differ by a minute
+    for (name, seconds) in [("iat", 50), ("nbf", 50), ("exp", -50)] {
+        let token = with(name, json!(now_s() + seconds));
+        Mcp::bare(&bearer(&stage, &token)).request("ping", "{}").await.expect(200);
+    }
+    // a token is never looked up as a key, and a key header holds no tokens
+    let api = stage.gateway.anonymous();
+    let in_key_header = api.request(reqwest::Method::GET, "/api/v1/status").header("X-API-Key", &valid);
+    assert_eq!(api.send(in_key_header).await.header("www-authenticate"), "Bearer error=\"invalid_token\"");
+}
+
+#[tokio::test]
+async fn a_token_for_mcp_opens_nothing_else() {
+    let (stage, _tenant, idp) = scene().await;
+    for (audience, rest) in [
+        ("https://gw.example", 200),
+        ("https://gw.example/", 200),
+        ("https://gw.example/mcp", 401),
+        ("https://gw.example/mcp/direct", 401),
+    ] {
+        let person = bearer(&stage, &idp.token("u1", audience, json!({})));
+        Mcp::bare(&person).request("ping", "{}").await.expect(200);
+        let answer = person.get("/api/v1/status").await;
+        assert_eq!(answer.status, rest, "{audience}");
+        if rest == 401 {
+            assert_eq!(answer.refused(401, "unauthenticated"), ELSEWHERE);
+            assert_eq!(answer.header("www-authenticate"), "Bearer error=\"invalid_token\"");
+        }
+    }
+}

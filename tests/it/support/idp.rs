@@ -1,0 +1,184 @@
+//! An identity provider on loopback, which signs any token and can be told to behave badly.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+/// What the provider answers where its keys are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdpMood {
+    /// The keys.
+    Well,
+    /// 500.
+    Broken,
+    /// Nothing, for longer than anybody waits.
+    Silent,
+    /// More than anybody reads.
+    Huge,
+    /// A redirect to the keys of another place.
+    Elsewhere(String),
+}
+
+/// A signing key.
+struct SigningKey {
+    kid: String,
+    pair: EcdsaKeyPair,
+}
+
+impl SigningKey {
+    fn new(kid: &str) -> SigningKey {
+        let pkcs8 =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
+        let pair =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &SystemRandom::new());
+        SigningKey { kid: kid.to_owned(), pair: pair.unwrap() }
+    }
+
+    fn jwk(&self) -> Value {
+        let point = &self.pair.public_key().as_ref()[1..];
+        let (x, y) = point.split_at(point.len() / 2);
+        json!({"kty": "EC", "crv": "P-256", "kid": self.kid, "use": "sig", "x": encode(x), "y": encode(y)})
+    }
+}
+
+struct Shared {
+    url: Mutex<String>,
+    /// Issuer that the metadata names, instead of the provider's own.
+    lie: Mutex<Option<String>>,
+    keys: Mutex<Vec<SigningKey>>,
+    mood: Mutex<IdpMood>,
+    fetches: AtomicUsize,
+}
+
+/// The running provider; stops when dropped.
+pub struct Idp {
+    /// Issuer URL.
+    pub url: String,
+    shared: Arc<Shared>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+fn encode(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Seconds since 1970.
+pub fn now_s() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
+}
+
+impl Idp {
+    /// A provider with one key, `k1`.
+    pub async fn start() -> Idp {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/realm", listener.local_addr().unwrap());
+        let shared = Arc::new(Shared {
+            url: Mutex::new(url.clone()),
+            lie: Mutex::default(),
+            keys: Mutex::new(vec![SigningKey::new("k1")]),
+            mood: Mutex::new(IdpMood::Well),
+            fetches: AtomicUsize::new(0),
+        });
+        let app = Router::new()
+            .route("/realm/.well-known/openid-configuration", get(metadata))
+            .route("/realm/keys", get(keys))
+            .with_state(Arc::clone(&shared));
+        let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Idp { url, shared, task }
+    }
+
+    pub fn set(&self, mood: IdpMood) {
+        *self.shared.mood.lock().unwrap() = mood;
+    }
+
+    /// Has the metadata name another issuer.
+    pub fn lie(&self, issuer: &str) {
+        *self.shared.lie.lock().unwrap() = Some(issuer.to_owned());
+    }
+
+    /// Adds a key, with which tokens are signed from now on.
+    pub fn rotate(&self, kid: &str) {
+        self.shared.keys.lock().unwrap().push(SigningKey::new(kid));
+    }
+
+    /// Withdraws the oldest key.
+    pub fn withdraw(&self) {
+        self.shared.keys.lock().unwrap().remove(0);
+    }
+
+    /// How often the keys were fetched, or tried to be.
+    pub fn fetches(&self) -> usize {
+        self.shared.fetches.load(Ordering::SeqCst)
+    }
+
+    /// Claims of an access token of this person for this audience.
+    pub fn claims(&self, subject: &str, audience: &str) -> Value {
+        let now = now_s();
+        json!({"iss": self.url, "sub": subject, "aud": audience, "iat": now, "exp": now + 600})
+    }
+
+    /// Signs a token with the newest key.
+    pub fn sign(&self, claims: &Value) -> String {
+        let kid = self.shared.keys.lock().unwrap().last().unwrap().kid.clone();
+        self.sign_as(&json!({"alg": "ES256", "typ": "at+jwt", "kid": kid}), claims)
+    }
+
+    /// Signs a token with the newest key, under this header.
+    pub fn sign_as(&self, header: &Value, claims: &Value) -> String {
+        let signed =
+            format!("{}.{}", encode(header.to_string().as_bytes()), encode(claims.to_string().as_bytes()));
+        let keys = self.shared.keys.lock().unwrap();
+        let pair = &keys.last().unwrap().pair;
+        let signature = pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+        format!("{signed}.{}", encode(signature.as_ref()))
+    }
+
+    /// A token of this person for this audience, with further claims.
+    pub fn token(&self, subject: &str, audience: &str, more: Value) -> String {
+        let mut claims = self.claims(subject, audience);
+        claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        self.sign(&claims)
+    }
+}
+
+impl Drop for Idp {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn metadata(State(shared): State<Arc<Shared>>) -> Response {
+    let url = shared.url.lock().unwrap().clone();
+    let issuer = shared.lie.lock().unwrap().clone().unwrap_or_else(|| url.clone());
+    json!({"issuer": issuer, "jwks_uri": format!("{url}/keys")}).to_string().into_response()
+}
+
+async fn keys(State(shared): State<Arc<Shared>>) -> Response {
+    shared.fetches.fetch_add(1, Ordering::SeqCst);
+    let mood = shared.mood.lock().unwrap().clone();
+    match mood {
+        IdpMood::Well => {
+            let keys: Vec<Value> = shared.keys.lock().unwrap().iter().map(SigningKey::jwk).collect();
+            json!({ "keys": keys }).to_string().into_response()
+        }
+        IdpMood::Broken => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        IdpMood::Silent => {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            StatusCode::OK.into_response()
+        }
+        IdpMood::Huge => "x".repeat(300 * 1024).into_response(),
+        IdpMood::Elsewhere(url) => Redirect::temporary(&url).into_response(),
+    }
+}
