@@ -7,7 +7,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{Faces, wire};
-use crate::gateway::{AuthError, Caller, Credential, SUSPENDED};
+use crate::gateway::{AuthError, Caller, PresentedCredential, SUSPENDED};
 
 /// Seconds after which to try again for which there was no connection.
 const CROWDED_RETRY_S: u64 = 5;
@@ -46,11 +46,11 @@ pub fn single<'a>(
     Ok(value)
 }
 
-/// Credential and tenant that a request presents.
+/// PresentedCredential and tenant that a request presents.
 #[derive(Clone, Copy, Debug)]
 pub struct Presented<'a> {
     /// API key or bearer token; `None` if absent or unreadable.
-    credential: Option<Credential<'a>>,
+    credential: Option<PresentedCredential<'a>>,
     /// Value of `X-Tenant`.
     tenant: Option<&'a str>,
 }
@@ -74,9 +74,12 @@ impl Presented<'_> {
                 let message = "X-API-Key and Authorization hold different credentials: send one of them";
                 return Err(HeaderFault { name: "Authorization", message });
             }
-            (_, Some(bearer)) => Some(Credential::Bearer(bearer)),
-            (Some(own), None) => own.to_str().ok().map(Credential::ApiKey),
-            (None, None) => None,
+            // a header that cannot be read is not passed over for the other
+            (Some(own), bearer) => own.to_str().ok().map(|own| match bearer {
+                Some(_) => PresentedCredential::Bearer(own),
+                None => PresentedCredential::ApiKey(own),
+            }),
+            (None, bearer) => bearer.map(PresentedCredential::Bearer),
         };
         let tenant = single(headers, "X-Tenant")?.map(HeaderValue::to_str).transpose();
         let tenant =

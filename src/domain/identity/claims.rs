@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::algorithm::TokenFault;
 use super::audience::{Audiences, TokenReach};
-use super::token::{SplitToken, TokenFault};
+use super::token::SplitToken;
 
 /// Longest subject, in bytes.
 const SUBJECT_BYTES_MAX: usize = 255;

@@ -12,7 +12,7 @@ use ring::signature::{
     VerificationAlgorithm,
 };
 
-use super::token::TokenAlgorithm;
+use super::algorithm::TokenAlgorithm;
 
 /// Provider that verifies the algorithms of [`TokenAlgorithm`], and signs nothing.
 static PROVIDER: CryptoProvider = CryptoProvider {

@@ -8,7 +8,7 @@ use jsonwebtoken::DecodingKey;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::token::{TokenAlgorithm, TokenFault};
+use super::algorithm::{TokenAlgorithm, TokenFault};
 use crate::domain::json;
 
 /// Largest key set, in bytes.

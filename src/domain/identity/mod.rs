@@ -3,6 +3,7 @@
 //! The order is: split, header rules, key, signature, claims, then the tenant's rules. No claim is used before its signature
 //! has been verified, except `iss`, which only selects the issuer.
 
+mod algorithm;
 mod audience;
 mod claims;
 mod crypto;
@@ -15,13 +16,14 @@ pub(crate) mod fixtures;
 #[cfg(test)]
 mod tests;
 
+pub use self::algorithm::{TokenAlgorithm, TokenFault};
 pub use self::audience::{Audiences, PublicUrl, TokenReach};
 pub use self::claims::{ClaimRules, VerifiedToken};
 pub use self::jwks::{JWKS_BYTES_MAX, JwksFault, KeySet};
 pub use self::rules::{
     CONDITIONS_MAX, ConditionTest, IdentityRule, RULES_MAX, RuleCondition, RuleFault, RuleGrant, claim_has,
 };
-pub use self::token::{SplitToken, TokenAlgorithm, TokenFault};
+pub use self::token::SplitToken;
 
 use sha2::{Digest, Sha256};
 use uuid::Builder;

@@ -1,60 +1,18 @@
 //! Form and header of a token: a JWS in compact form with an asymmetric signature (RFC 7515, RFC 9068).
 
-use std::fmt;
-
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
+use super::algorithm::{TokenAlgorithm, TokenFault};
 use super::crypto;
 use super::jwks::KeySet;
 use crate::domain::json;
-use crate::domain::text_enum::text_enum;
 
 /// Longest key id in a header, in bytes.
 const KID_BYTES_MAX: usize = 256;
 /// Values of `typ` that an access token may have; absent is accepted as well.
 const TYPES: [&str; 3] = ["at+jwt", "application/at+jwt", "JWT"];
-
-text_enum! {
-    /// Signature algorithm of tokens. Only asymmetric ones exist here: `none` and HMAC cannot be configured.
-    pub enum TokenAlgorithm {
-        /// RSASSA-PKCS1-v1_5 with SHA-256.
-        Rs256 = "RS256",
-        /// RSASSA-PSS with SHA-256.
-        Ps256 = "PS256",
-        /// ECDSA on P-256 with SHA-256.
-        Es256 = "ES256",
-        /// ECDSA on P-384 with SHA-384.
-        Es384 = "ES384",
-        /// Ed25519.
-        EdDsa = "EdDSA",
-    }
-}
-
-/// Reason why a token was not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TokenFault {
-    /// The token cannot be verified. The text is for the log, never for the client.
-    Unverifiable(&'static str),
-    /// No key of the issuer has the id that the token names: the issuer may have new keys.
-    UnknownKey,
-    /// The signature is good, and the token has expired.
-    Expired,
-    /// The signature is good, and the token was issued for another audience.
-    Audience,
-}
-
-impl fmt::Display for TokenFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            TokenFault::Unverifiable(why) => why,
-            TokenFault::UnknownKey => "the issuer has no such key",
-            TokenFault::Expired => "expired",
-            TokenFault::Audience => "issued for another audience",
-        })
-    }
-}
 
 /// Token in its parts, with a header that was checked. No claim is verified yet.
 #[derive(Clone, Debug)]

@@ -61,26 +61,26 @@ impl AuthError {
     }
 }
 
-/// Credential of a request, by the header that held it.
+/// PresentedCredential of a request, by the header that held it.
 #[derive(Clone, Copy)]
-pub enum Credential<'a> {
+pub enum PresentedCredential<'a> {
     /// Value of `X-API-Key`: never a token.
     ApiKey(&'a str),
     /// Bearer token: an API key, or a token of an identity provider.
     Bearer(&'a str),
 }
 
-impl<'a> Credential<'a> {
+impl<'a> PresentedCredential<'a> {
     /// Returns the secret itself.
     pub fn text(self) -> &'a str {
-        let (Credential::ApiKey(text) | Credential::Bearer(text)) = self;
+        let (PresentedCredential::ApiKey(text) | PresentedCredential::Bearer(text)) = self;
         text
     }
 }
 
-impl fmt::Debug for Credential<'_> {
+impl fmt::Debug for PresentedCredential<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Credential")
+        f.write_str("PresentedCredential")
     }
 }
 
@@ -104,7 +104,7 @@ impl Tenants {
     /// [`AuthError`], by the reason.
     pub async fn authenticate(
         &self,
-        credential: Credential<'_>,
+        credential: PresentedCredential<'_>,
         tenant: Option<&str>,
     ) -> Result<Arc<Caller>, AuthError> {
         if self.is_stale() {
@@ -133,7 +133,7 @@ impl Tenants {
     /// key: neither is ever tried as the other.
     async fn authenticated(
         &self,
-        credential: Credential<'_>,
+        credential: PresentedCredential<'_>,
         tenant: Option<&str>,
     ) -> Result<Arc<Caller>, AuthError> {
         let secret = credential.text();
@@ -141,7 +141,7 @@ impl Tenants {
         if self.options.bootstrap.is(&hash) {
             return self.platform_caller(tenant).await;
         }
-        if let Credential::Bearer(token) = credential
+        if let PresentedCredential::Bearer(token) = credential
             && is_token(token)
         {
             return self.authenticate_token(token, tenant).await;

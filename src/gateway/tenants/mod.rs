@@ -20,7 +20,7 @@ mod uses;
 
 pub use self::administer::QuotaView;
 pub use self::answers::{AskingKeys, NamedKeys};
-pub use self::authenticate::{AuthError, Credential};
+pub use self::authenticate::{AuthError, PresentedCredential};
 pub use self::keys::{KeyCreated, KeyRequest, KeyRotated};
 pub use self::listening::{Heard, Listening, Topic};
 pub use self::live::LiveTenant;

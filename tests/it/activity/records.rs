@@ -93,6 +93,7 @@ async fn what_stands_in_a_record() {
         "consent_id",
         "key_id",
         "key_name",
+        "identity_id",
         "owner",
         "client",
         "client_address",

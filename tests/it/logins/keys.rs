@@ -80,7 +80,9 @@ async fn a_start_in_an_outage_works_with_the_stored_keys() {
     let (stage, _tenant, idp) = scene().await;
     let warm = bearer(&stage, &idp.token("u1", GATEWAY, json!({})));
     assert_eq!(status(&warm).await, 200);
-    for mood in [IdpMood::Broken, IdpMood::Huge, IdpMood::Elsewhere(format!("{}/keys", idp.url))] {
+    for mood in
+        [IdpMood::Broken, IdpMood::Huge, IdpMood::Silent, IdpMood::Elsewhere(format!("{}/keys", idp.url))]
+    {
         idp.set(mood);
         let late = Gateway::start(&stage.database, &SETTINGS).await;
         let cold = late.ask_as(&bearer(&stage, &idp.token("u2", GATEWAY, json!({}))));

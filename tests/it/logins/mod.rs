@@ -37,7 +37,12 @@ pub fn bearer(stage: &Stage, token: &str) -> Api {
 
 /// A gateway, a tenant whose people may use tools as agents, and their provider.
 pub async fn scene() -> (Stage, Tenant, Idp) {
-    let stage = Stage::with(&SETTINGS).await;
+    scene_with(&[]).await
+}
+
+/// A scene with settings of its own on top.
+pub async fn scene_with(settings: &[(&str, &str)]) -> (Stage, Tenant, Idp) {
+    let stage = Stage::with(&[&SETTINGS[..], settings].concat()).await;
     let tenant = stage.tenant("acme").await;
     let idp = Idp::start().await;
     register(&stage, &idp, "corp", "acme").await;

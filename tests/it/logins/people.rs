@@ -34,7 +34,7 @@ async fn a_person_calls_tools_and_is_recorded() {
     let path = format!("/api/v1/activity/{}", record["id"].as_str().unwrap());
     ana.get(&path).await.expect(200);
     bob.get(&path).await.refused(404, "not_found");
-    assert_eq!(ana.get("/api/v1/activity/summary?period=1h").await.expect(200)["tools"][0]["calls"], 1);
+    assert_eq!(ana.get("/api/v1/activity/summary?period=1h").await.expect(200)["top_tools"][0]["calls"], 1);
 
     let people = eventually("two people", Duration::from_secs(5), || {
         let people = tenant.platform.items("/api/v1/identities");

@@ -42,6 +42,7 @@ pub(in crate::gateway) struct KnownIssuer {
 pub(super) struct IssuerBook {
     pub(super) rev: i64,
     by_url: HashMap<String, Arc<KnownIssuer>>,
+    by_id: HashMap<IssuerId, Arc<KnownIssuer>>,
 }
 
 impl IssuerBook {
@@ -56,7 +57,9 @@ impl IssuerBook {
             let issuer = KnownIssuer::new(row, assignments, options);
             (issuer.url.clone(), Arc::new(issuer))
         });
-        IssuerBook { rev: rows.rev, by_url: known.collect() }
+        let by_url: HashMap<String, Arc<KnownIssuer>> = known.collect();
+        let by_id = by_url.values().map(|issuer| (issuer.id, Arc::clone(issuer))).collect();
+        IssuerBook { rev: rows.rev, by_url, by_id }
     }
 
     /// Returns the issuer with exactly this URL.
@@ -66,7 +69,7 @@ impl IssuerBook {
 
     /// Returns an issuer by id.
     pub(super) fn by_id(&self, id: IssuerId) -> Option<&Arc<KnownIssuer>> {
-        self.by_url.values().find(|issuer| issuer.id == id)
+        self.by_id.get(&id)
     }
 
     /// Returns all issuers, in no order.
