@@ -11,6 +11,8 @@ pub struct Person {
     pub root: Option<KeyId>,
     /// Owner of the key, where somebody named one. An owner that defaults to the key's name is `None`.
     pub owner: Option<String>,
+    /// E-mail address of a person who logged in; `None` for keys, whose owner may be one.
+    pub email: Option<String>,
     /// Identity of the person, where an administrator named one.
     pub identity: Option<IdentityId>,
     /// Root of the key that created this one; `None` where the bootstrap key did.
@@ -44,6 +46,7 @@ impl Person {
         key: None,
         root: None,
         owner: None,
+        email: None,
         identity: None,
         creator: None,
         line_creators: Vec::new(),
@@ -54,14 +57,14 @@ impl Person {
         self.same_as(other).is_some()
     }
 
-    /// Returns the first fact by which both are one person: the same key or a rotation of it, the same identity, or owner in any
-    /// case, or one created the other or a key of its line of rotations. So the bootstrap key is one person with each key that it
+    /// Returns the first fact by which both are one person: the same key or a rotation of it, the same identity, owner or e-mail
+    /// address in any case, or one created the other or a key of its line of rotations. So the bootstrap key is one person with each key that it
     /// created, and these are persons of their own.
     pub fn same_as(&self, other: &Person) -> Option<OnePerson> {
         let made = |one: &Person, other: &Person| {
             other.key.is_some() && (one.root == other.creator || other.line_creators.contains(&one.root))
         };
-        let owner = |person: &Person| person.owner.as_deref().map(folded);
+        let names = |person: &Person| [&person.owner, &person.email].map(|name| name.as_deref().map(folded));
         if self.key == other.key {
             return Some(OnePerson::SameKey);
         }
@@ -77,8 +80,12 @@ impl Person {
         if self.identity.is_some() && self.identity == other.identity {
             return Some(OnePerson::SameIdentity);
         }
-        let own = owner(self).filter(|own| Some(own) == owner(other).as_ref())?;
-        Some(if own.contains('@') { OnePerson::SameEmail } else { OnePerson::SameOwner })
+        let others = names(other);
+        let shared = names(self)
+            .into_iter()
+            .flatten()
+            .find(|name| others.iter().flatten().any(|other| other == name))?;
+        Some(if shared.contains('@') { OnePerson::SameEmail } else { OnePerson::SameOwner })
     }
 }
 
@@ -98,7 +105,11 @@ mod tests {
         let id = |n| KeyId(Uuid::from_u128(n));
         let owner = owner.map(str::to_owned);
         let (key, creator) = (Some(id(key)), creator.map(id));
-        Person { key, root: key, owner, identity: None, creator, line_creators: Vec::new() }
+        Person { key, root: key, owner, email: None, identity: None, creator, line_creators: Vec::new() }
+    }
+
+    fn with_email(email: &str, person: Person) -> Person {
+        Person { email: Some(email.to_owned()), ..person }
     }
 
     fn rotated(root: u128, person: Person) -> Person {
@@ -125,6 +136,26 @@ mod tests {
             (&person(1, Some("Ana"), None), person(2, Some(" aNA "), None), Some(OnePerson::SameOwner)),
             (&person(1, Some("Straße"), None), person(2, Some("STRASSE"), None), Some(OnePerson::SameOwner)),
             (&person(1, Some("a@b.c"), None), person(2, Some("A@B.c"), None), Some(OnePerson::SameEmail)),
+            (
+                &with_email("a@b.c", person(1, Some("ana"), None)),
+                person(2, Some("Ana"), None),
+                Some(OnePerson::SameOwner),
+            ),
+            (
+                &person(2, Some("A@b.c"), None),
+                with_email("a@b.c", person(1, Some("ana"), None)),
+                Some(OnePerson::SameEmail),
+            ),
+            (
+                &with_email("a@b.c", person(1, Some("ana"), None)),
+                with_email("a@b.c", person(2, Some("eva"), None)),
+                Some(OnePerson::SameEmail),
+            ),
+            (
+                &with_email("a@b.c", person(1, Some("ana"), None)),
+                with_email("e@b.c", person(2, Some("eva"), None)),
+                None,
+            ),
             (&person(1, Some("ana"), None), person(2, Some("eva"), None), None),
             (&person(1, Some("ana"), Some(3)), Person::PLATFORM, None),
             (&person(1, Some("ana"), None), Person::PLATFORM, Some(OnePerson::MadeBy)),

@@ -74,7 +74,7 @@ pub use consent::{
 pub use error::StoreError;
 pub use identity::{
     BarredIdentity, Identity, Issuer, IssuerAssignment, IssuerPatch, IssuerRows, KeyFetch, KeyFetchCause,
-    NewIssuer, SeenIdentity, StoredRules,
+    KeyFetchClaim, NewIssuer, SeenIdentity, StoredRules,
 };
 pub use listings::{
     Applied, AppliedOffers, Before, Discovered, FailureNoted, FoundOffers, NewListing, NewOffers, Right,

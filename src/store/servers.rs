@@ -69,6 +69,8 @@ pub struct Server {
     pub adder_key: Option<Uuid>,
     /// Owner of `adder_key` when the server was added; `None` if nobody had named one.
     pub adder_owner: Option<String>,
+    /// E-mail address of the person, if one who logged in added the server.
+    pub adder_email: Option<String>,
     /// Identity of the person who held `adder_key` when the server was added; `None` if nobody had named one.
     pub adder_identity: Option<Uuid>,
     /// First key of the line of rotations that `adder_key` belongs to; `None` in rows of an older release.
@@ -114,6 +116,7 @@ impl Server {
             added_by: None,
             adder_key: None,
             adder_owner: None,
+            adder_email: None,
             adder_identity: None,
             adder_root: None,
             adder_creator: None,
@@ -151,6 +154,7 @@ impl Server {
             key: self.added_by.map(KeyId),
             root: self.adder_root.or(self.added_by).map(KeyId),
             owner: self.adder_owner.clone(),
+            email: self.adder_email.clone(),
             identity: self.adder_identity.map(IdentityId),
             creator: self.adder_creator.map(KeyId),
             line_creators: Vec::new(),
@@ -165,7 +169,7 @@ macro_rules! server_columns {
          coalesce(relay_place = coalesce(split_part(url, '?', 1), command), false) as relay_is_of_place, era, connection, \
          last_ok_at, last_error,
          (select string_agg(value, '; ' order by key) from jsonb_each_text(offers_error)) as offers_error,
-         added_by, adder_key, adder_root, adder_owner, adder_identity, adder_creator, created_at, version, rev, header_names, web_page"
+         added_by, adder_key, adder_root, adder_owner, adder_email, adder_identity, adder_creator, created_at, version, rev, header_names, web_page"
     };
 }
 
@@ -254,9 +258,9 @@ impl Store {
         let server = sqlx::query_as(concat!(
             "insert into servers (tenant_id, server_id, name, kind, url, enabled, quarantined, auto_approve,
                  limits, added_by, rev, header_names, command, adder_key, adder_owner, adder_creator,
-                 adder_identity, relay, relay_place, web_page, adder_root)
+                 adder_identity, relay, relay_place, web_page, adder_root, adder_email)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $10, $14, $15, $16, $17,
-                 coalesce(split_part($5, '?', 1), $13), $18, $19) returning ",
+                 coalesce(split_part($5, '?', 1), $13), $18, $19, $20) returning ",
             server_columns!()
         ))
         .bind(tenant.0)
@@ -278,6 +282,7 @@ impl Store {
         .bind(new.relay.map(Json))
         .bind(new.pages.as_ref().map(Json))
         .bind(new.added_by.root.map(|key| key.0))
+        .bind(&new.added_by.email)
         .fetch_one(&mut *tx)
         .await
         .map_err(|error| StoreError::from_insert(error, "servers_name", "a server of this name exists"))?;
@@ -393,6 +398,7 @@ impl Store {
                  adder_creator = case when $6 then $16 else adder_creator end,
                  adder_identity = case when $6 then $17 else adder_identity end,
                  adder_root = case when $6 then $20 else adder_root end,
+                 adder_email = case when $6 then $21 else adder_email end,
                  connection = case when $6 or $4 <> enabled then 'unknown' else connection end,
                  header_names = coalesce($12, case when $6 then '{}' else header_names end),
                  version = version + 1, rev = $9
@@ -421,6 +427,7 @@ impl Store {
         .bind(patch.relay.map(Json))
         .bind(patch.pages.as_ref().map(Json))
         .bind(by.and_then(|by| by.root).map(|key| key.0))
+        .bind(by.and_then(|by| by.email.as_deref()))
         .fetch_optional(&mut *tx)
         .await?;
         let updated = updated.ok_or(StoreError::Conflict("the server changed since that version"))?;

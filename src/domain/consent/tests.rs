@@ -108,6 +108,7 @@ fn grants_live_shorter_for_higher_risk() {
 #[test]
 fn who_may_decide() {
     let person = |key: u128, owner: Option<&str>| Person {
+        email: None,
         key: Some(KeyId(Uuid::from_u128(key))),
         root: Some(KeyId(Uuid::from_u128(key))),
         owner: owner.map(str::to_owned),

@@ -71,6 +71,11 @@ impl Audiences {
         audiences
     }
 
+    /// Returns all accepted audiences.
+    pub fn accepted(&self) -> impl Iterator<Item = &str> {
+        self.gateway.iter().chain(&self.mcp).chain(&self.added).map(String::as_str)
+    }
+
     /// Returns the reach of a token with this `aud`, or without one and with this client; `None` if it is for another
     /// audience.
     pub(super) fn reach(&self, aud: Option<&Value>, client: Option<&str>) -> Option<TokenReach> {

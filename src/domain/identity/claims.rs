@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::algorithm::TokenFault;
+use super::algorithm::{TokenAlgorithm, TokenFault};
 use super::audience::{Audiences, TokenReach};
+use super::jwks::{KeyDigest, KeySet};
 use super::token::SplitToken;
 
 /// Longest subject, in bytes.
@@ -47,8 +48,31 @@ pub struct VerifiedToken {
     pub issued_s: Option<i64>,
     /// Reach of the token, by its audience.
     pub reach: TokenReach,
-    /// All claims.
-    pub claims: Map<String, Value>,
+    /// All claims, as the JSON that the token holds: decoded, small objects would take many times its bytes.
+    payload: Box<str>,
+    algorithm: TokenAlgorithm,
+    is_access_token: bool,
+    /// Digest of the key that signed the token.
+    key: KeyDigest,
+}
+
+impl VerifiedToken {
+    /// Returns all claims.
+    pub fn claims(&self) -> Map<String, Value> {
+        // read once before, when it was verified
+        serde_json::from_str(&self.payload).unwrap_or_default()
+    }
+
+    /// Returns whether the token would be verified by these keys, algorithms and rules as well, with the same subject and reach. The
+    /// token's end is not looked at.
+    pub fn is_verified_by(&self, keys: &KeySet, allowed: &[TokenAlgorithm], rules: &ClaimRules<'_>) -> bool {
+        let before_its_end = self.expires_s.saturating_sub(1);
+        let read = || SplitToken::read_before(self.algorithm, self.is_access_token, self.claims());
+        let checked = || read().check_claims(rules, self.key, before_its_end);
+        allowed.contains(&self.algorithm)
+            && keys.has(&self.key)
+            && checked().is_ok_and(|checked| checked.subject == self.subject && checked.reach == self.reach)
+    }
 }
 
 impl SplitToken<'_> {
@@ -56,39 +80,104 @@ impl SplitToken<'_> {
     ///
     /// # Errors
     /// [`TokenFault`], by the reason.
-    pub fn check_claims(self, rules: &ClaimRules<'_>, now_s: i64) -> Result<VerifiedToken, TokenFault> {
-        if self.unverified_issuer()? != rules.issuer {
-            return Err(TokenFault::Unverifiable("iss is another issuer"));
-        }
-        if !self.is_access_token && is_other_token(&self.claims) {
-            return Err(TokenFault::Unverifiable("an ID token, a refresh token or a logout token"));
-        }
-        let expires_s = time(&self.claims, "exp")?.ok_or(TokenFault::Unverifiable("exp is missing"))?;
-        let (issued_s, not_before_s) = (time(&self.claims, "iat")?, time(&self.claims, "nbf")?);
-        let latest = now_s + rules.leeway_s;
-        if [issued_s, not_before_s].into_iter().flatten().any(|at| at > latest) {
-            return Err(TokenFault::Unverifiable("iat or nbf is in the future"));
-        }
-        if expires_s.saturating_sub(issued_s.unwrap_or(now_s)) > rules.lifetime_max_s {
-            return Err(TokenFault::Unverifiable("the lifetime exceeds identity.token_lifetime_max_s"));
-        }
+    pub fn check_claims(
+        self,
+        rules: &ClaimRules<'_>,
+        key: KeyDigest,
+        now_s: i64,
+    ) -> Result<VerifiedToken, TokenFault> {
+        self.issued_by(rules)?;
+        self.is_access()?;
+        let expires_s = self.expiry()?;
+        let issued_s = self.begun("iat", rules, now_s)?;
+        self.begun("nbf", rules, now_s)?;
+        self.lifetime(rules, now_s)?;
         let reach = self.reach(rules)?;
-        if expires_s.saturating_add(rules.leeway_s) <= now_s {
-            return Err(TokenFault::Expired);
-        }
-        let subject = text(&self.claims, rules.subject_claim)
-            .filter(|subject| !subject.is_empty() && subject.len() <= SUBJECT_BYTES_MAX)
-            .filter(|subject| !subject.chars().any(char::is_control))
-            .ok_or(TokenFault::Unverifiable("the subject is missing or too long"))?
-            .to_owned();
-        let owner = owner(&self.claims, rules.owner_claim).unwrap_or_else(|| shown(&subject));
+        self.unexpired(rules, now_s)?;
+        let subject = self.subject(rules)?.to_owned();
+        let owner = self.owner(rules).unwrap_or_else(|| shown(&subject));
         let email = text(&self.claims, "email").map(shown).filter(|email| !email.is_empty());
-        Ok(VerifiedToken { subject, owner, email, expires_s, issued_s, reach, claims: self.claims })
+        let (algorithm, is_access_token) = (self.algorithm, self.is_access_token);
+        let payload = self.payload.into();
+        Ok(VerifiedToken {
+            subject,
+            owner,
+            email,
+            expires_s,
+            issued_s,
+            reach,
+            payload,
+            algorithm,
+            is_access_token,
+            key,
+        })
     }
 
-    fn reach(&self, rules: &ClaimRules<'_>) -> Result<TokenReach, TokenFault> {
+    /// Checks that the token names the very issuer.
+    pub(super) fn issued_by(&self, rules: &ClaimRules<'_>) -> Result<(), TokenFault> {
+        let is_same = self.unverified_issuer()? == rules.issuer;
+        is_same.then_some(()).ok_or(TokenFault::Unverifiable("iss is another issuer"))
+    }
+
+    /// Checks that the token does not say of itself that it is no access token.
+    pub(super) fn is_access(&self) -> Result<(), TokenFault> {
+        let is_other = !self.is_access_token && is_other_token(&self.claims);
+        let fault = TokenFault::Unverifiable("an ID token, a refresh token or a logout token");
+        if is_other { Err(fault) } else { Ok(()) }
+    }
+
+    /// Returns the end of the token, in seconds since 1970.
+    pub(super) fn expiry(&self) -> Result<i64, TokenFault> {
+        time(&self.claims, "exp")?.ok_or(TokenFault::Unverifiable("exp is missing"))
+    }
+
+    /// Returns `iat` or `nbf`, which must not be in the future; `None` if the token does not have it.
+    pub(super) fn begun(
+        &self,
+        name: &str,
+        rules: &ClaimRules<'_>,
+        now_s: i64,
+    ) -> Result<Option<i64>, TokenFault> {
+        let at = time(&self.claims, name)?;
+        if at.is_some_and(|at| at > now_s + rules.leeway_s) {
+            return Err(TokenFault::Unverifiable("iat or nbf is in the future"));
+        }
+        Ok(at)
+    }
+
+    /// Returns the lifetime of the token in seconds, from its issue, or from now if it does not say.
+    pub(super) fn lifetime(&self, rules: &ClaimRules<'_>, now_s: i64) -> Result<i64, TokenFault> {
+        let issued_s = time(&self.claims, "iat")?;
+        let lifetime_s = self.expiry()?.saturating_sub(issued_s.unwrap_or(now_s));
+        if lifetime_s > rules.lifetime_max_s {
+            return Err(TokenFault::Unverifiable("the lifetime exceeds identity.token_lifetime_max_s"));
+        }
+        Ok(lifetime_s)
+    }
+
+    /// Checks that the token has not expired.
+    pub(super) fn unexpired(&self, rules: &ClaimRules<'_>, now_s: i64) -> Result<(), TokenFault> {
+        let is_over = self.expiry()?.saturating_add(rules.leeway_s) <= now_s;
+        if is_over { Err(TokenFault::Expired) } else { Ok(()) }
+    }
+
+    /// Returns the reach of the token, by its audience.
+    pub(super) fn reach(&self, rules: &ClaimRules<'_>) -> Result<TokenReach, TokenFault> {
         let client = text(&self.claims, "azp").or_else(|| text(&self.claims, "client_id"));
         rules.audiences.reach(self.claims.get("aud"), client).ok_or(TokenFault::Audience)
+    }
+
+    /// Returns the subject.
+    pub(super) fn subject(&self, rules: &ClaimRules<'_>) -> Result<&str, TokenFault> {
+        text(&self.claims, rules.subject_claim)
+            .filter(|subject| !subject.is_empty() && subject.len() <= SUBJECT_BYTES_MAX)
+            .filter(|subject| !subject.chars().any(char::is_control))
+            .ok_or(TokenFault::Unverifiable("the subject is missing or too long"))
+    }
+
+    /// Returns the name of the person for display; `None` if the token has none.
+    pub(super) fn owner(&self, rules: &ClaimRules<'_>) -> Option<String> {
+        owner(&self.claims, rules.owner_claim)
     }
 }
 
@@ -122,7 +211,7 @@ fn owner(claims: &Map<String, Value>, claim: Option<&str>) -> Option<String> {
 }
 
 /// Returns a text for display: bounded, on one line.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     let line: String = text.chars().filter(|c| !c.is_control()).take(OWNER_CHARS_MAX).collect();
     line.trim().to_owned()
 }

@@ -7,6 +7,7 @@ mod algorithm;
 mod audience;
 mod claims;
 mod crypto;
+mod explain;
 mod jwks;
 mod rules;
 mod token;
@@ -19,7 +20,8 @@ mod tests;
 pub use self::algorithm::{TokenAlgorithm, TokenFault};
 pub use self::audience::{Audiences, PublicUrl, TokenReach};
 pub use self::claims::{ClaimRules, VerifiedToken};
-pub use self::jwks::{JWKS_BYTES_MAX, JwksFault, KeySet};
+pub use self::explain::{ClaimFinding, TokenHolder, header_of};
+pub use self::jwks::{JWKS_BYTES_MAX, JwksFault, KeyDigest, KeyFault, KeyReport, KeySet};
 pub use self::rules::{
     CONDITIONS_MAX, ConditionTest, IdentityRule, RULES_MAX, RuleCondition, RuleFault, RuleGrant, claim_has,
 };

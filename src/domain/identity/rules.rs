@@ -208,7 +208,7 @@ impl RuleCondition {
         }
     }
 
-    fn holds(&self, claims: &Map<String, Value>) -> bool {
+    pub(super) fn holds(&self, claims: &Map<String, Value>) -> bool {
         let Some(claim) = claim_of(claims, &self.claim) else { return false };
         let text = self.value.as_ref().and_then(Value::as_str);
         match self.op {

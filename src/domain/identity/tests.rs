@@ -31,7 +31,7 @@ fn verify_with(
     now_s: i64,
 ) -> Result<VerifiedToken, TokenFault> {
     let split = SplitToken::read(token)?;
-    split.check_signature(keys, algorithms)?;
+    let key = split.check_signature(keys, algorithms)?;
     let audiences = audiences();
     let rules = ClaimRules {
         issuer: "https://idp.example",
@@ -41,7 +41,7 @@ fn verify_with(
         leeway_s: 60,
         lifetime_max_s: 86_400,
     };
-    split.check_claims(&rules, now_s)
+    split.check_claims(&rules, key, now_s)
 }
 
 fn why(found: Result<VerifiedToken, TokenFault>) -> String {

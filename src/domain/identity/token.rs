@@ -2,11 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::DecodingKey;
 use serde_json::{Map, Value};
 
 use super::algorithm::{TokenAlgorithm, TokenFault};
 use super::crypto;
-use super::jwks::KeySet;
+use super::jwks::{KeyDigest, KeySet};
 use crate::domain::json;
 
 /// Longest key id in a header, in bytes.
@@ -21,10 +22,12 @@ pub struct SplitToken<'a> {
     signed: &'a str,
     /// Signature, in base64url.
     signature: &'a str,
-    algorithm: TokenAlgorithm,
+    pub(super) algorithm: TokenAlgorithm,
     kid: Option<String>,
     /// True if the header says that this is an access token (`at+jwt`).
     pub(super) is_access_token: bool,
+    /// Text of the claims.
+    pub(super) payload: String,
     pub(super) claims: Map<String, Value>,
 }
 
@@ -36,7 +39,7 @@ impl<'a> SplitToken<'a> {
     pub fn read(token: &'a str) -> Result<SplitToken<'a>, TokenFault> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenFault::Unverifiable("not a token"))?;
         let (header, payload) = signed.split_once('.').ok_or(TokenFault::Unverifiable("not a token"))?;
-        let header = object(header, "the header is no JSON object with one reading")?;
+        let (_, header) = object(header, "the header is no JSON object with one reading")?;
         if header.contains_key("crit") {
             return Err(TokenFault::Unverifiable("the header has crit"));
         }
@@ -55,8 +58,8 @@ impl<'a> SplitToken<'a> {
             Some(_) => return Err(TokenFault::Unverifiable("the header's kid is no short text")),
         };
         let is_access_token = typ.is_some_and(|typ| !typ.eq_ignore_ascii_case("JWT"));
-        let claims = object(payload, "the payload is no JSON object with one reading")?;
-        Ok(SplitToken { signed, signature, algorithm, kid, is_access_token, claims })
+        let (payload, claims) = object(payload, "the payload is no JSON object with one reading")?;
+        Ok(SplitToken { signed, signature, algorithm, kid, is_access_token, payload, claims })
     }
 
     /// Returns the issuer that the token names. It is not verified: use it only to select the issuer's keys.
@@ -68,27 +71,50 @@ impl<'a> SplitToken<'a> {
         issuer.ok_or(TokenFault::Unverifiable("iss is not one text"))
     }
 
-    /// Checks the signature with the issuer's keys.
+    /// Checks the signature with the issuer's keys. Returns the digest of the key.
     ///
     /// # Errors
     /// [`TokenFault::UnknownKey`] if no key fits, else [`TokenFault::Unverifiable`].
-    pub fn check_signature(&self, keys: &KeySet, allowed: &[TokenAlgorithm]) -> Result<(), TokenFault> {
+    pub fn check_signature(
+        &self,
+        keys: &KeySet,
+        allowed: &[TokenAlgorithm],
+    ) -> Result<KeyDigest, TokenFault> {
+        let (key, digest) = self.key_in(keys, allowed)?;
+        if crypto::verify(self.signature, self.signed.as_bytes(), key, self.algorithm) {
+            return Ok(digest);
+        }
+        Err(TokenFault::Unverifiable("the signature is wrong"))
+    }
+
+    /// Returns a token that was verified before as one that was read, to check its claims once more.
+    pub(super) fn read_before(
+        algorithm: TokenAlgorithm,
+        is_access_token: bool,
+        claims: Map<String, Value>,
+    ) -> SplitToken<'static> {
+        let payload = String::new();
+        SplitToken { signed: "", signature: "", algorithm, kid: None, is_access_token, payload, claims }
+    }
+
+    pub(super) fn key_in<'k>(
+        &self,
+        keys: &'k KeySet,
+        allowed: &[TokenAlgorithm],
+    ) -> Result<(&'k DecodingKey, KeyDigest), TokenFault> {
         if !allowed.contains(&self.algorithm) {
             return Err(TokenFault::Unverifiable("the issuer does not use this alg"));
         }
-        let key = keys.find(self.kid.as_deref(), self.algorithm)?;
-        if crypto::verify(self.signature, self.signed.as_bytes(), key, self.algorithm) {
-            return Ok(());
-        }
-        Err(TokenFault::Unverifiable("the signature is wrong"))
+        keys.find(self.kid.as_deref(), self.algorithm)
     }
 }
 
 /// Decodes a part that must be a JSON object without two members of one name, at any depth.
-fn object(part: &str, fault: &'static str) -> Result<Map<String, Value>, TokenFault> {
+pub(super) fn object(part: &str, fault: &'static str) -> Result<(String, Map<String, Value>), TokenFault> {
     let wrong = || TokenFault::Unverifiable(fault);
     let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| wrong())?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| wrong())?;
-    json::members_of_text(text).map_err(|_| wrong())?;
-    serde_json::from_str(text).map_err(|_| wrong())
+    let text = String::from_utf8(bytes).map_err(|_| wrong())?;
+    json::members_of_text(&text).map_err(|_| wrong())?;
+    let members = serde_json::from_str(&text).map_err(|_| wrong())?;
+    Ok((text, members))
 }

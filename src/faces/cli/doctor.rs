@@ -1,7 +1,9 @@
 //! `mcpproxy doctor`: checks gateway, clock, key and servers, and says what to do.
 
+mod issuer;
+
 use chrono::{DateTime, Utc};
-use clap::Args;
+use clap::{Args, Subcommand};
 use http::header::DATE;
 use serde_json::Value;
 
@@ -18,8 +20,16 @@ const SKEW_MAX_S: i64 = 5;
 /// `mcpproxy doctor`
 #[derive(Args)]
 pub struct Doctor {
+    #[command(subcommand)]
+    subject: Option<DoctorSubject>,
     #[command(flatten)]
     connection: ApiConnection,
+}
+
+#[derive(Subcommand)]
+enum DoctorSubject {
+    /// Check an identity provider, and explain a token of it (platform keys)
+    Issuer(issuer::IssuerCheck),
 }
 
 /// Result of a check.
@@ -32,6 +42,9 @@ enum Found {
 impl Doctor {
     pub(super) async fn run(self) -> Result<(), Failure> {
         let client = self.connection.client()?;
+        if let Some(DoctorSubject::Issuer(check)) = self.subject {
+            return check.run(&client).await;
+        }
         let ready = client.probe("readyz").await?;
         let status = ready.status.as_u16();
         report(match (status, ready.text.trim()) {

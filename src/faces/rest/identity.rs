@@ -11,7 +11,7 @@ use super::fields::Nulls;
 use super::params::Params;
 use super::show;
 use super::show::RestAnswer;
-use crate::domain::id::IdentityId;
+use crate::domain::id::{IdentityId, KeyId};
 use crate::domain::identity::IdentityRule;
 use crate::gateway::{GatewayError, RulesView};
 use crate::store::Identity;
@@ -89,6 +89,11 @@ pub(super) async fn unblock(exchange: Arc<Exchange>) -> RestAnswer {
 async fn set_blocked(exchange: &Exchange, is_blocked: bool) -> RestAnswer {
     exchange.no_body().await?;
     let id = Uuid::try_parse(exchange.segment("id")).map_err(|_| GatewayError::NotFound("identity"))?;
-    let tenants = &exchange.gateway().tenants;
-    show::ok(&shown(&tenants.block_identity(exchange.caller(), IdentityId(id), is_blocked).await?))
+    let (gateway, identity) = (exchange.gateway(), IdentityId(id));
+    let person = gateway.tenants.block_identity(exchange.caller(), identity, is_blocked).await?;
+    if is_blocked {
+        // if this fails, the person is blocked once more, which is no error
+        gateway.consent.withdraw_of(&exchange.attempt, KeyId::of_identity(identity)).await?;
+    }
+    show::ok(&shown(&person))
 }

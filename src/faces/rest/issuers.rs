@@ -12,7 +12,7 @@ use super::params::Params;
 use super::show;
 use super::show::{RestAnswer, RouteAnswer};
 use crate::domain::id::is_name;
-use crate::gateway::{GatewayError, IssuerRequest};
+use crate::gateway::{FindingGrade, GatewayError, IssuerRequest};
 use crate::store::{Issuer, IssuerAssignment};
 
 /// Fields of a request to create an issuer.
@@ -95,6 +95,19 @@ struct ShownAssignments<'a> {
     items: Vec<ShownAssignment<'a>>,
 }
 
+/// Finding of a check.
+#[derive(Serialize)]
+struct ShownFinding<'a> {
+    check: &'a str,
+    result: FindingGrade,
+    says: &'a str,
+}
+
+#[derive(Serialize)]
+struct ShownFindings<'a> {
+    checks: Vec<ShownFinding<'a>>,
+}
+
 /// Assignment in a request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -154,6 +167,22 @@ pub(super) async fn remove(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     exchange.gateway().tenants.delete_issuer(exchange.caller(), name(&exchange)?).await?;
     Ok(RouteAnswer::Nothing)
+}
+
+/// Checks an issuer. The token of the body gets into no record: see [`super::record`].
+pub(super) async fn check(exchange: Arc<Exchange>) -> RestAnswer {
+    let token = match exchange.raw_body() {
+        Some("") => None,
+        _ => exchange.fields(&["token"], Nulls::Absent).await?.text("token")?,
+    };
+    let tenants = &exchange.gateway().tenants;
+    let checked = tenants.check_issuer_now(exchange.caller(), name(&exchange)?, token.as_deref()).await?;
+    let checks = checked.iter().map(|finding| ShownFinding {
+        check: finding.check,
+        result: finding.grade,
+        says: &finding.says,
+    });
+    show::ok(&ShownFindings { checks: checks.collect() })
 }
 
 fn assignments(rows: &[IssuerAssignment]) -> RestAnswer {

@@ -102,6 +102,7 @@ routes! {
     GET "/issuers/{name}" => sensitive("issuers.get", May(ManageTenants), NONE, issuers::get);
     PATCH "/issuers/{name}" => act("issuers.update", May(ManageTenants), issuers::update);
     DELETE "/issuers/{name}" => act("issuers.remove", May(ManageTenants), issuers::remove);
+    POST "/issuers/{name}/check" => act("issuers.check", May(ManageTenants), issuers::check);
     GET "/issuers/{name}/tenants" => sensitive("issuers.get_tenants", May(ManageTenants), NONE, issuers::tenants);
     PUT "/issuers/{name}/tenants" => act("issuers.tenants", May(ManageTenants), issuers::put_tenants);
     GET "/identity/rules" => sensitive("identity.get_rules", May(ManageKeys), NONE, identity::rules);

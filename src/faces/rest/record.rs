@@ -127,11 +127,25 @@ fn text(path: &str, tool: Option<&str>, body: Option<&str>) -> String {
         match path {
             _ if path.starts_with("/servers") => out.push_str(&without_credentials(body)),
             _ if path.starts_with("/consent/webhook") => out.push_str(&without_webhook_secrets(body)),
+            _ if is_check(path) => out.push_str(without_token(body)),
             _ => out.push_str(body),
         }
     }
     out.push('}');
     out
+}
+
+/// Returns whether a path is that of a check of an issuer, which may have a token in its body.
+fn is_check(path: &str) -> bool {
+    path.starts_with("/issuers/") && path.ends_with("/check")
+}
+
+/// Returns the body of a check of an issuer as it may be recorded: whether there is a token. Names of other members are
+/// left out as well, since a token may be in the wrong place.
+fn without_token(body: &str) -> &'static str {
+    let members = json::top_level_members(body).unwrap_or_default();
+    let has_token = members.iter().any(|member| member.name == "token");
+    if has_token { r#"{"token":"[redacted]"}"# } else { "{}" }
 }
 
 /// Returns `{"path", "query"?}`.
@@ -190,6 +204,19 @@ mod tests {
         let expected = r#"{"url":"https://a/[redacted]","secret":"[redacted]","Secret":"[redacted]","name":"[redacted]"}"#;
         let wanted = format!(r#"{{"path":"/consent/webhook","body":{expected}}}"#);
         assert_eq!(text("/consent/webhook", None, Some(body)), wanted);
+    }
+
+    #[test]
+    fn no_token_of_a_check_is_recorded() {
+        for (body, expected) in [
+            (r#"{"token":"s3cret"}"#, r#"{"token":"[redacted]"}"#),
+            (r#"{"t\u006fken":["s3cret"],"s3cret":"s3cret"}"#, r#"{"token":"[redacted]"}"#),
+            (r#"{"s3cret":1}"#, "{}"),
+            (r#""s3cret""#, "{}"),
+        ] {
+            let path = "/issuers/corp/check";
+            assert_eq!(text(path, None, Some(body)), format!(r#"{{"path":"{path}","body":{expected}}}"#));
+        }
     }
 
     #[test]

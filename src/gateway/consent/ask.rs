@@ -68,6 +68,7 @@ impl Consent {
             turn: attempt.turn(),
             owner: caller.owner.clone(),
             person: caller.person.owner.clone(),
+            email: caller.person.email.clone(),
             identity: caller.person.identity,
             creator: caller.person.creator,
             root: caller.person.root,

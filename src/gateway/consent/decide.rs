@@ -90,8 +90,8 @@ impl Consent {
         }
         let now = clock::now();
         let asked = expires_in_s.map(|seconds| TimeDelta::seconds(seconds.into()));
-        // nothing that a key had remembered holds longer than the key
-        let until_expiry = caller.expires_at.map(|at| at - now);
+        // nothing that a key had remembered holds longer than the key; a person stays when a token ends
+        let until_expiry = caller.expires_at.filter(|_| caller.login.is_none()).map(|at| at - now);
         let life = consent::grant_life(view.risk, asked.into_iter().chain(until_expiry).min());
         let grant = decision.remembers().map(|effect| NewGrant { id: new_id(now), effect, assurance, life });
         let new = NewDecision {
@@ -200,6 +200,7 @@ fn requester(caller: &Caller, row: &ConsentRow) -> Person {
         key: principal,
         root,
         owner: row.person.clone(),
+        email: row.person_email.clone(),
         identity: row.identity_id.map(IdentityId),
         creator: row.creator.and_then(key),
         line_creators: rotations.into_iter().flatten().flat_map(creators).collect(),

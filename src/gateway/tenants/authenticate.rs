@@ -47,13 +47,13 @@ pub enum AuthError {
 }
 
 impl AuthError {
-    /// Returns whether the credential itself, or its holder, was refused.
+    /// Returns whether the credential itself, or its holder, was refused. The end of a token's time is none: it comes to every
+    /// client, each hour.
     pub fn is_refusal(self) -> bool {
         matches!(
             self,
             AuthError::Unauthenticated
                 | AuthError::TokenUnverifiable
-                | AuthError::TokenExpired
                 | AuthError::TokenAudience
                 | AuthError::NoRule
                 | AuthError::Blocked
@@ -103,7 +103,7 @@ impl Tenants {
     /// # Errors
     /// [`AuthError`], by the reason.
     pub async fn authenticate(
-        &self,
+        self: &Arc<Self>,
         credential: PresentedCredential<'_>,
         tenant: Option<&str>,
     ) -> Result<Arc<Caller>, AuthError> {
@@ -132,7 +132,7 @@ impl Tenants {
     /// Returns the caller of a credential. A bearer token with three parts between dots is a token of an identity provider, any other a
     /// key: neither is ever tried as the other.
     async fn authenticated(
-        &self,
+        self: &Arc<Self>,
         credential: PresentedCredential<'_>,
         tenant: Option<&str>,
     ) -> Result<Arc<Caller>, AuthError> {

@@ -28,7 +28,7 @@ pub use self::live::access::{Access, Caller, SUSPENDED};
 pub use self::live::fanout::Prints;
 pub use self::live::login::Login;
 pub use self::live::policies::{CallerPolicies, CompiledPolicy};
-pub use self::logins::{IssuerRequest, RulesView};
+pub use self::logins::{FindingGrade, IssuerFinding, IssuerRequest, RulesView};
 pub use self::memory::{MEMORY_RETRY_AFTER_S, overloaded};
 pub use self::policies::PolicyView;
 

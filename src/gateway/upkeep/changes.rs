@@ -19,6 +19,8 @@ const LISTEN_RETRY_MIN: Duration = Duration::from_millis(250);
 const LISTEN_RETRY_MAX: Duration = Duration::from_secs(1);
 /// Deadline of one poll: a connection that was cut silently must not delay the next poll, which may use another.
 const POLL_MAX: Duration = Duration::from_secs(6);
+/// Deadline of reloading issuers within a poll.
+const ISSUERS_MAX: Duration = Duration::from_secs(3);
 /// Pause after a failed poll. The store notices quickly when the database is back, so replicas have caught up within two
 /// seconds.
 const POLL_RETRY: Duration = Duration::from_millis(300);
@@ -120,8 +122,13 @@ impl Upkeep {
         // issuers are the platform's, which is no live tenant
         let asked: Vec<TenantId> = live.iter().copied().chain([TenantId::PLATFORM]).collect();
         let changes = self.store.revisions(&asked).await?;
-        if let Some(issuers) = changes.iter().find(|change| change.kind == RevisionKind::Issuers) {
-            self.tenants.reload_issuers(issuers.rev).await?;
+        let issuers = changes.iter().find(|change| change.kind == RevisionKind::Issuers);
+        let reload = self.tenants.reload_issuers(issuers.map_or(0, |change| change.rev));
+        match timeout(ISSUERS_MAX, reload).await {
+            Ok(Ok(())) => self.tenants.logins.confirm(began),
+            // keys go on: only tokens are refused once this lasts too long
+            Ok(Err(error)) => tracing::warn!(%error, "issuers could not be reloaded"),
+            Err(_) => tracing::warn!("reloading issuers took too long"),
         }
         // a tenant without revisions was deleted long ago, without a notice reaching this replica
         let known: HashSet<TenantId> = changes.iter().map(|change| change.tenant).collect();

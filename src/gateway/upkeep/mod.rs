@@ -152,6 +152,7 @@ impl Upkeep {
         self.tenants.limits.share_among(self.heartbeat().await?);
         // before the first request: a token of an issuer that is not known yet would be refused
         self.tenants.reload_issuers(1).await?;
+        self.tenants.logins.confirm(Instant::now());
         self.tenants.live.confirm(Instant::now());
         let (log, stop) = (self.log.activity.clone(), self.life.stop.clone());
         tokio::spawn(log.run_opening(stop));

@@ -33,6 +33,8 @@ pub struct NewConsent {
     pub owner: String,
     /// Owner for separation of duties; `None` if nobody named one.
     pub person: Option<String>,
+    /// E-mail address of a person who logged in; `None` for keys.
+    pub email: Option<String>,
     /// Identity of the person who holds the key; `None` if nobody named one.
     pub identity: Option<IdentityId>,
     /// Key that created the calling one.
@@ -337,9 +339,9 @@ impl Asking<'_> {
                  tenant_id, id, principal, owner, person, creator, session_id, server_id, server, tool,
                  operation_type, pin, digest, endpoint, risk, signals, action, action_values, is_irreversible,
                  arguments, was_cut, agent_says, author_says, rule, policy_version, assurance, options, channels,
-                 ttl_s, trace_id, identity_id, principal_root, expires_at)
+                 ttl_s, trace_id, identity_id, principal_root, person_email, expires_at)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                 $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, now() + make_interval(secs => $29::float8))
+                 $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, now() + make_interval(secs => $29::float8))
              on conflict do nothing returning ",
             request_columns!()
         ))
@@ -375,6 +377,7 @@ impl Asking<'_> {
         .bind(&new.trace_id)
         .bind(new.identity.map(|identity| identity.0))
         .bind(new.root.map(|key| key.0))
+        .bind(&new.email)
         .fetch_optional(&mut **self.tx)
         .await?;
         if let Some(row) = inserted {

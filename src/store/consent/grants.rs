@@ -95,7 +95,8 @@ pub struct GrantInForce {
     pub expires_at: DateTime<Utc>,
 }
 
-/// SQL for whether a grant holds: not over, not revoked, and of a granter whose key is still valid, or who may still log in.
+/// SQL for whether a grant holds: not over, not revoked, and of a granter whose key is still valid, or who is not blocked and was
+/// not since.
 macro_rules! holds {
     () => {
         "revoked_at is null and expires_at > now()
@@ -105,7 +106,8 @@ macro_rules! holds {
                and (k.expires_at is null or k.expires_at > now()))
              or exists (
              select from identities p
-             where p.tenant_id = $1 and p.identity_id = granted_by and p.blocked_at is null))"
+             where p.tenant_id = $1 and p.identity_id = granted_by and p.blocked_at is null
+               and (p.not_before is null or p.not_before < consent_grants.created_at)))"
     };
 }
 

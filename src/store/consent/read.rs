@@ -18,7 +18,7 @@ use crate::store::{Store, StoreError, Stored};
 macro_rules! request_columns {
     () => {
         concat!(
-            "id, principal, principal_root, owner, person, identity_id, creator, session_id, server_id, server, tool, operation_type, pin, digest,
+            "id, principal, principal_root, owner, person, person_email, identity_id, creator, session_id, server_id, server, tool, operation_type, pin, digest,
              risk, signals, action, action_values, is_irreversible, arguments, was_cut, agent_says, author_says,
              rule, assurance, options, channels, ttl_s, created_at, expires_at, decided_at, decided_by, decided_owner,
              decided_via, decision, comment, told_at, expires_at > now() as is_in_time, ",
@@ -42,6 +42,8 @@ pub struct ConsentRow {
     pub owner: String,
     /// Owner for separation of duties at that time; `None` if nobody had named one.
     pub person: Option<String>,
+    /// E-mail address of a person who had logged in; `None` for keys, and in rows of an older release.
+    pub person_email: Option<String>,
     /// Identity for separation of duties at that time; `None` if nobody had named one.
     pub identity_id: Option<Uuid>,
     /// Key that had created the calling one; `None` for the bootstrap key.
@@ -124,6 +126,7 @@ impl ConsentRow {
             principal_root: None,
             owner: "ci".to_owned(),
             person: None,
+            person_email: None,
             identity_id: None,
             creator: None,
             session_id: None,

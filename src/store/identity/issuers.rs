@@ -46,6 +46,8 @@ pub struct Issuer {
     pub jwks: Option<String>,
     /// Time of the last good fetch.
     pub jwks_fetched_at: Option<DateTime<Utc>>,
+    /// End of the last fetch, good or not.
+    pub jwks_ended_at: Option<DateTime<Utc>>,
     /// Error of the last fetch; `None` if it was good.
     pub jwks_error: Option<String>,
     /// Time of creation.
@@ -139,7 +141,7 @@ pub struct IssuerRows {
 macro_rules! issuer_columns {
     () => {
         "i.issuer_id, i.name, i.issuer, i.host, i.for_tenant, i.audiences, i.algorithms, i.subject_claim,
-             i.owner_claim, i.tenant_claim, i.jwks_uri, i.jwks, i.jwks_fetched_at, i.jwks_error, i.created_at,
+             i.owner_claim, i.tenant_claim, i.jwks_uri, i.jwks, i.jwks_fetched_at, i.jwks_ended_at, i.jwks_error, i.created_at,
              i.version, t.name as tenant
          from issuers i left join tenants t on t.tenant_id = i.for_tenant and t.deleted_at is null "
     };
@@ -157,6 +159,13 @@ pub(super) async fn next_rev(tx: &mut Unit) -> Result<i64, StoreError> {
     revisions::bump_or_begin(tx, TenantId::PLATFORM, RevisionKind::Issuers).await
 }
 
+async fn current_rev(tx: &mut Unit) -> Result<i64, StoreError> {
+    match revisions::current(tx, TenantId::PLATFORM, RevisionKind::Issuers).await {
+        Err(StoreError::NotFound) => Ok(0),
+        other => other,
+    }
+}
+
 /// Commits a change of the issuers, and notifies every replica.
 pub(super) async fn commit(tx: Unit, rev: i64) -> Result<(), StoreError> {
     revisions::commit(tx, TenantId::PLATFORM, RevisionKind::Issuers, rev).await.map(drop)
@@ -170,10 +179,7 @@ impl Store {
     pub async fn load_issuers(&self) -> Result<IssuerRows, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         // the revision first: rows read later are not older
-        let rev = match revisions::current(&mut tx, TenantId::PLATFORM, RevisionKind::Issuers).await {
-            Err(StoreError::NotFound) => 0,
-            other => other?,
-        };
+        let rev = current_rev(&mut tx).await?;
         let issuers = sqlx::query_as(concat!("select ", issuer_columns!(), "order by i.name"))
             .fetch_all(&mut *tx)
             .await?;
@@ -183,6 +189,17 @@ impl Store {
                 .await?;
         tx.commit().await?;
         Ok(IssuerRows { rev, issuers, assignments })
+    }
+
+    /// Returns the revision of the issuers; 0 before the first.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn issuers_rev(&self) -> Result<i64, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
+        let rev = current_rev(&mut tx).await?;
+        tx.commit().await?;
+        Ok(rev)
     }
 
     /// Returns issuers after `after` by name, at most `limit`.

@@ -5,7 +5,7 @@ mod issuers;
 mod people;
 mod rules;
 
-pub use issuer_keys::{KeyFetch, KeyFetchCause};
+pub use issuer_keys::{KeyFetch, KeyFetchCause, KeyFetchClaim};
 pub use issuers::{Issuer, IssuerAssignment, IssuerPatch, IssuerRows, NewIssuer};
 pub use people::{BarredIdentity, Identity, SeenIdentity};
 pub use rules::StoredRules;

@@ -14,6 +14,7 @@ mod held_elsewhere;
 mod held_ends;
 mod in_band;
 mod locale;
+mod logins;
 mod meanwhile;
 mod operated;
 mod pages;

@@ -1,5 +1,7 @@
 //! Logins with tokens of an identity provider.
 
+mod check;
+mod fetches;
 mod issuers;
 mod keys;
 mod metadata;

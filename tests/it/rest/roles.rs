@@ -48,6 +48,7 @@ const DOORS: &[(&str, &str, &[&str])] = &[
     ("GET", "/issuers/{name}", NOBODY),
     ("PATCH", "/issuers/{name}", NOBODY),
     ("DELETE", "/issuers/{name}", NOBODY),
+    ("POST", "/issuers/{name}/check", NOBODY),
     ("GET", "/issuers/{name}/tenants", NOBODY),
     ("PUT", "/issuers/{name}/tenants", NOBODY),
     ("GET", "/identity/rules", MANAGE),

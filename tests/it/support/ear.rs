@@ -134,7 +134,11 @@ impl Ear {
         assert_eq!(self.updates(), uris);
     }
 
-    /// Waits for the stream's end.
+    pub fn has_ended(&self) -> bool {
+        self.notes.lock().unwrap().is_ended
+    }
+
+    /// Waits for its end.
     pub async fn ends(&self, bound: Duration) {
         self.until("the stream to end", bound, |notes| notes.is_ended.then_some(())).await;
     }

@@ -15,16 +15,21 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 /// What the provider answers where its keys are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdpMood {
     /// The keys.
     Well,
+    /// A set of these keys instead of its own.
+    Keys(Vec<Value>),
     /// 500.
     Broken,
     /// Nothing, for longer than anybody waits.
     Silent,
+    /// Nothing until the mood changes, and then what the new one answers.
+    Held,
     /// More than anybody reads.
     Huge,
     /// A redirect to the keys of another place.
@@ -58,7 +63,7 @@ struct Shared {
     /// Issuer that the metadata names, instead of the provider's own.
     lie: Mutex<Option<String>>,
     keys: Mutex<Vec<SigningKey>>,
-    mood: Mutex<IdpMood>,
+    mood: watch::Sender<IdpMood>,
     fetches: AtomicUsize,
 }
 
@@ -88,7 +93,7 @@ impl Idp {
             url: Mutex::new(url.clone()),
             lie: Mutex::default(),
             keys: Mutex::new(vec![SigningKey::new("k1")]),
-            mood: Mutex::new(IdpMood::Well),
+            mood: watch::Sender::new(IdpMood::Well),
             fetches: AtomicUsize::new(0),
         });
         let app = Router::new()
@@ -100,7 +105,12 @@ impl Idp {
     }
 
     pub fn set(&self, mood: IdpMood) {
-        *self.shared.mood.lock().unwrap() = mood;
+        self.shared.mood.send_replace(mood);
+    }
+
+    /// Public halves of the keys, as the key set has them.
+    pub fn jwks(&self) -> Vec<Value> {
+        self.shared.keys.lock().unwrap().iter().map(SigningKey::jwk).collect()
     }
 
     /// Has the metadata name another issuer.
@@ -167,12 +177,17 @@ async fn metadata(State(shared): State<Arc<Shared>>) -> Response {
 
 async fn keys(State(shared): State<Arc<Shared>>) -> Response {
     shared.fetches.fetch_add(1, Ordering::SeqCst);
-    let mood = shared.mood.lock().unwrap().clone();
+    let mut moods = shared.mood.subscribe();
+    let Ok(mood) = moods.wait_for(|mood| *mood != IdpMood::Held).await.map(|mood| mood.clone()) else {
+        return StatusCode::GONE.into_response();
+    };
     match mood {
+        IdpMood::Held => unreachable!("it was waited for another"),
         IdpMood::Well => {
             let keys: Vec<Value> = shared.keys.lock().unwrap().iter().map(SigningKey::jwk).collect();
             json!({ "keys": keys }).to_string().into_response()
         }
+        IdpMood::Keys(keys) => json!({ "keys": keys }).to_string().into_response(),
         IdpMood::Broken => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         IdpMood::Silent => {
             tokio::time::sleep(Duration::from_secs(60)).await;

@@ -229,6 +229,7 @@ impl Access {
                     key: Some(key.id),
                     root: Some(key.root()),
                     owner: key.owner_given.then(|| key.owner.clone()),
+                    email: None,
                     identity: key.identity_id,
                     creator: key.created_by,
                     line_creators: key.line_creators.clone(),

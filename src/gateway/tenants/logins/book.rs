@@ -25,17 +25,23 @@ pub(in crate::gateway) struct KnownIssuer {
     pub(super) host: Option<String>,
     /// URL of the key set, as configured; `None` to discover it.
     pub(super) jwks_uri: Option<String>,
-    tenant: Option<TenantId>,
+    /// Tenant of all its people; `None` if assignments decide.
+    tenant: Option<NamedTenant>,
     /// Claim, value and tenant of each assignment.
-    assignments: Vec<(String, String, TenantId)>,
+    assignments: Vec<(String, String, NamedTenant)>,
     pub(super) audiences: Audiences,
     pub(super) algorithms: Vec<TokenAlgorithm>,
     pub(super) subject_claim: String,
     pub(super) owner_claim: Option<String>,
     pub(super) keys: Option<KeySet>,
     fetched_at: Option<DateTime<Utc>>,
+    /// End of the last fetch of the keys, good or not.
+    pub(super) ended_at: Option<DateTime<Utc>>,
     pub(super) stamp: IssuerStamp,
 }
+
+/// Tenant with its name; that of a deleted one is `None`.
+type NamedTenant = (TenantId, Option<String>);
 
 /// All issuers at one revision.
 #[derive(Debug, Default)]
@@ -47,19 +53,30 @@ pub(super) struct IssuerBook {
 
 impl IssuerBook {
     fn build(rows: IssuerRows, options: &LoginOptions) -> IssuerBook {
-        let mut assignments: HashMap<IssuerId, Vec<(String, String, TenantId)>> = HashMap::new();
+        let mut assignments: HashMap<IssuerId, Vec<(String, String, NamedTenant)>> = HashMap::new();
         for row in rows.assignments {
             let of_issuer = assignments.entry(IssuerId(row.issuer_id)).or_default();
-            of_issuer.push((row.claim, row.value, TenantId(row.for_tenant)));
+            of_issuer.push((row.claim, row.value, (TenantId(row.for_tenant), row.tenant)));
         }
         let known = rows.issuers.into_iter().map(|row| {
             let assignments = assignments.remove(&row.issuer_id()).unwrap_or_default();
-            let issuer = KnownIssuer::new(row, assignments, options);
-            (issuer.url.clone(), Arc::new(issuer))
+            Arc::new(KnownIssuer::new(row, assignments, options))
         });
-        let by_url: HashMap<String, Arc<KnownIssuer>> = known.collect();
-        let by_id = by_url.values().map(|issuer| (issuer.id, Arc::clone(issuer))).collect();
-        IssuerBook { rev: rows.rev, by_url, by_id }
+        let known: Vec<_> = known.collect();
+        IssuerBook {
+            rev: rows.rev,
+            by_url: known.iter().map(|issuer| (issuer.url.clone(), Arc::clone(issuer))).collect(),
+            by_id: known.into_iter().map(|issuer| (issuer.id, issuer)).collect(),
+        }
+    }
+
+    /// Returns whether tokens are verified, and people assigned, as by the other book.
+    fn decides_as(&self, other: &IssuerBook) -> bool {
+        // an assignment changes the version of its issuer
+        let same = |(id, issuer): (&IssuerId, &Arc<KnownIssuer>)| {
+            other.by_id.get(id).is_some_and(|other| other.stamp == issuer.stamp)
+        };
+        self.by_id.len() == other.by_id.len() && self.by_id.iter().all(same)
     }
 
     /// Returns the issuer with exactly this URL.
@@ -83,7 +100,11 @@ impl IssuerBook {
 }
 
 impl KnownIssuer {
-    fn new(row: Issuer, assignments: Vec<(String, String, TenantId)>, options: &LoginOptions) -> KnownIssuer {
+    fn new(
+        row: Issuer,
+        assignments: Vec<(String, String, NamedTenant)>,
+        options: &LoginOptions,
+    ) -> KnownIssuer {
         let keys = row.jwks.as_deref().and_then(|jwks| match KeySet::parse(jwks) {
             Ok(keys) => Some(keys),
             Err(fault) => {
@@ -99,7 +120,7 @@ impl KnownIssuer {
             stamp: IssuerStamp { version: row.version, keys: keys.as_ref().map(KeySet::digest) },
             audiences: Audiences::new(&urls, &row.audiences),
             algorithms: row.algorithms.iter().filter_map(|name| TokenAlgorithm::parse(name)).collect(),
-            tenant: row.for_tenant.map(TenantId),
+            tenant: row.for_tenant.map(|tenant| (TenantId(tenant), row.tenant)),
             assignments,
             name: row.name,
             url: row.issuer,
@@ -109,26 +130,43 @@ impl KnownIssuer {
             owner_claim: row.owner_claim,
             keys,
             fetched_at: row.jwks_fetched_at,
+            ended_at: row.jwks_ended_at,
         }
     }
 
-    /// Returns the tenants that a person belongs to, each once.
-    pub(super) fn tenants_of(&self, claims: &Map<String, Value>) -> Vec<TenantId> {
-        if let Some(tenant) = self.tenant {
-            return vec![tenant];
+    /// Returns the tenants that a person belongs to, with their names, each once. Deleted ones are left out.
+    pub(super) fn tenants_of(&self, claims: &Map<String, Value>) -> Vec<(TenantId, &str)> {
+        fn named((id, name): &NamedTenant) -> Option<(TenantId, &str)> {
+            Some((*id, name.as_deref()?))
         }
-        let mut tenants: Vec<TenantId> = Vec::new();
+        let mut tenants: Vec<(TenantId, &str)> = Vec::new();
+        if let Some(tenant) = &self.tenant {
+            tenants.extend(named(tenant));
+            return tenants;
+        }
         for (claim, value, tenant) in &self.assignments {
-            if !tenants.contains(tenant) && claim_has(claims, claim, value) {
-                tenants.push(*tenant);
+            if !tenants.iter().any(|(known, _)| *known == tenant.0) && claim_has(claims, claim, value) {
+                tenants.extend(named(tenant));
             }
         }
         tenants
     }
 
+    /// Returns the names of the claims that assignments look at, each once.
+    pub(super) fn assigned_claims(&self) -> Vec<&str> {
+        let mut claims: Vec<&str> = Vec::new();
+        for (claim, _, _) in &self.assignments {
+            if !claims.contains(&claim.as_str()) {
+                claims.push(claim);
+            }
+        }
+        claims
+    }
+
     /// Returns whether people of a tenant may come from this issuer.
     pub(super) fn serves(&self, tenant: TenantId) -> bool {
-        self.tenant == Some(tenant) || self.assignments.iter().any(|(_, _, assigned)| *assigned == tenant)
+        self.tenant.as_ref().is_some_and(|(own, _)| *own == tenant)
+            || self.assignments.iter().any(|(_, _, (assigned, _))| *assigned == tenant)
     }
 
     /// Returns the keys, unless they are older than `stale_max` at `now`.
@@ -150,18 +188,24 @@ impl Tenants {
         }
         let rows = self.store.load_issuers().await?;
         if rows.rev > self.logins.book().rev {
-            self.logins.book.store(Arc::new(IssuerBook::build(rows, &self.options.logins)));
+            let book = Arc::new(IssuerBook::build(rows, &self.options.logins));
+            let before = self.logins.book.swap(Arc::clone(&book));
             self.logins.renewed.send_replace(());
-            // streams of people whose issuer is gone end now
-            self.live.all().iter().for_each(|live| live.fanout.check());
+            if !book.decides_as(&before) {
+                // streams of people who may not come in any more end now
+                self.live.all().iter().for_each(|live| live.fanout.check());
+            }
         }
         Ok(())
     }
 
-    /// Loads the issuers anew, after a change that this replica made or awaits.
+    /// Loads the issuers if they have changed, after a change that this replica made or awaits.
     pub(super) async fn refresh_issuers(&self) {
-        let next = self.logins.book().rev + 1;
-        if let Err(error) = self.reload_issuers(next).await {
+        let reloaded = match self.store.issuers_rev().await {
+            Ok(rev) => self.reload_issuers(rev).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = reloaded {
             tracing::warn!(%error, "issuers could not be reloaded");
         }
     }

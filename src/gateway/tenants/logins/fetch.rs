@@ -3,24 +3,36 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
+use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use serde::Deserialize;
 use tokio::time::timeout;
 
+use super::Asked;
 use super::book::KnownIssuer;
 use crate::domain::backoff::{chance, jittered};
 use crate::domain::id::IssuerId;
 use crate::domain::identity::{JWKS_BYTES_MAX, KeySet};
 use crate::gateway::tenants::Tenants;
-use crate::store::{KeyFetch, KeyFetchCause, StoreError};
+use crate::store::{KeyFetch, KeyFetchCause, KeyFetchClaim, StoreError};
 
 /// Interval at which a replica asks the database at most about unknown keys of one issuer.
 const ASK_PAUSE: Duration = Duration::from_secs(1);
+/// Deadline of a fetch: of metadata and keys together.
+const FETCH_MAX: Duration = Duration::from_secs(5);
+/// Deadline of one metadata document.
+const METADATA_MAX: Duration = Duration::from_secs(3);
+/// Longest time for which one question about unknown keys is under way.
+const ASK_MAX: Duration = Duration::from_secs(15);
 /// Longest wait of a request for a fetch that is under way, here or on another replica.
 const FETCH_WAIT_MAX: Duration = Duration::from_secs(6);
+/// Most fetches at the same time.
+const FETCHES_MAX: usize = 8;
 /// Longest text of an error that is kept, in characters.
 const ERROR_CHARS_MAX: usize = 300;
 /// Largest metadata document, in bytes.
-const METADATA_BYTES_MAX: usize = 64 * 1024;
+pub(super) const METADATA_BYTES_MAX: usize = 64 * 1024;
 
 /// Part of a provider's metadata (RFC 8414, OpenID Connect Discovery).
 #[derive(Deserialize)]
@@ -30,25 +42,66 @@ struct Metadata {
 }
 
 impl Tenants {
-    /// Fetches the keys of an issuer for a token whose key is unknown, unless that was done a short time ago. Waits for a fetch
-    /// that is under way.
-    pub(super) async fn fetch_for_token(&self, issuer: IssuerId) {
-        let asked = Arc::clone(self.logins.asked.lock().entry(issuer).or_default());
-        let Ok(mut until) = timeout(FETCH_WAIT_MAX, asked.lock()).await else { return };
-        if until.is_some_and(|until| Instant::now() < until) {
-            return;
+    /// Has the keys of an issuer fetched for a token whose key is unknown, unless that was done a short time ago, and waits for
+    /// their end. The fetch is a task of its own: a client that hangs up takes only its own wait with it.
+    pub(super) async fn fetch_for_token(self: &Arc<Self>, issuer: &KnownIssuer) {
+        let mut renewed = self.logins.renewed.subscribe();
+        if self.begins_to_ask(issuer.id) {
+            let tenants = Arc::clone(self);
+            let id = issuer.id;
+            self.life.tasks.spawn(async move { tenants.ask_for_keys(id).await });
         }
+        let ended = async {
+            while self.has_ended_at(issuer.id) == issuer.ended_at && self.is_fetching(issuer.id) {
+                if renewed.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        // too late: the token is refused, and its sender asks again
+        drop(timeout(FETCH_WAIT_MAX, ended).await);
+    }
+
+    /// Returns whether the database is to be asked about an unknown key now: not if it just was.
+    fn begins_to_ask(&self, issuer: IssuerId) -> bool {
+        let now = Instant::now();
+        let mut asked = self.logins.asked.lock();
+        if asked.get(&issuer).is_some_and(|asked| now < asked.until) {
+            return false;
+        }
+        asked.insert(issuer, Asked { until: now + ASK_MAX, is_fetching: true });
+        true
+    }
+
+    fn is_fetching(&self, issuer: IssuerId) -> bool {
+        let now = Instant::now();
+        self.logins.asked.lock().get(&issuer).is_some_and(|asked| asked.is_fetching && now < asked.until)
+    }
+
+    fn has_ended_at(&self, issuer: IssuerId) -> Option<DateTime<Utc>> {
+        self.logins.book().by_id(issuer).and_then(|known| known.ended_at)
+    }
+
+    /// Asks the database whether to fetch, and fetches, or waits for the replica that does.
+    async fn ask_for_keys(&self, issuer: IssuerId) {
+        let before = self.has_ended_at(issuer);
         let mut renewed = self.logins.renewed.subscribe();
         let claimed =
             self.store.claim_key_fetch(issuer, KeyFetchCause::UnknownKey, self.options.logins.retry).await;
         match claimed {
-            Ok(KeyFetch::Granted) => self.fetch_keys(issuer).await,
-            Ok(KeyFetch::UnderWay) => drop(timeout(FETCH_WAIT_MAX, renewed.changed()).await),
+            Ok(KeyFetch::Granted(claim)) => self.fetch_keys(claim).await,
+            Ok(KeyFetch::UnderWay) => {
+                let ended =
+                    async { while self.has_ended_at(issuer) == before && renewed.changed().await.is_ok() {} };
+                drop(timeout(FETCH_WAIT_MAX, ended).await);
+            }
             // another replica may have fetched a moment ago
             Ok(KeyFetch::TooSoon) => self.refresh_issuers().await,
             Err(error) => tracing::warn!(%error, "keys of an issuer could not be asked for"),
         }
-        *until = Some(Instant::now() + ASK_PAUSE);
+        let done = Asked { until: Instant::now() + ASK_PAUSE, is_fetching: false };
+        self.logins.asked.lock().insert(issuer, done);
+        self.logins.renewed.send_replace(());
     }
 
     /// Fetches the keys of all issuers whose interval is over, unless another replica does.
@@ -59,17 +112,18 @@ impl Tenants {
         let options = &self.options.logins;
         // ±10 %, so that fetches of many issuers drift apart
         let interval = options.refresh.mul_f64(0.9) + jittered(options.refresh.mul_f64(0.2), chance());
-        for issuer in self.store.issuers_to_fetch(interval, options.retry).await? {
-            self.fetch_if_due(issuer).await?;
-        }
-        Ok(())
+        let due = self.store.issuers_to_fetch(interval, options.retry).await?;
+        // side by side: one that does not answer delays no other
+        let fetches = due.into_iter().map(|issuer| self.fetch_if_due(issuer));
+        let ended: Vec<_> = stream::iter(fetches).buffer_unordered(FETCHES_MAX).collect().await;
+        ended.into_iter().collect()
     }
 
     /// Fetches the keys of an issuer, unless a replica did within the shortest interval.
     pub(super) async fn fetch_if_due(&self, issuer: IssuerId) -> Result<(), StoreError> {
         let shortest = self.options.logins.retry.mul_f64(0.9);
         match self.store.claim_key_fetch(issuer, KeyFetchCause::Periodic, shortest).await {
-            Ok(KeyFetch::Granted) => self.fetch_keys(issuer).await,
+            Ok(KeyFetch::Granted(claim)) => self.fetch_keys(claim).await,
             Ok(KeyFetch::UnderWay | KeyFetch::TooSoon) | Err(StoreError::NotFound) => {}
             Err(error) => return Err(error),
         }
@@ -77,32 +131,33 @@ impl Tenants {
     }
 
     /// Fetches and stores the keys of an issuer, for which this replica has the right.
-    async fn fetch_keys(&self, issuer: IssuerId) {
-        let known = self.logins.book().by_id(issuer).cloned();
+    async fn fetch_keys(&self, claim: KeyFetchClaim) {
+        let known = self.logins.book().by_id(claim.issuer).cloned();
         let known = match known {
             Some(known) => known,
             None => {
                 self.refresh_issuers().await;
-                let Some(known) = self.logins.book().by_id(issuer).cloned() else { return };
+                let Some(known) = self.logins.book().by_id(claim.issuer).cloned() else { return };
                 known
             }
         };
-        let fetched = self.fetched(&known).await;
+        let fetched = timeout(FETCH_MAX, self.fetched(&known.url, claim.jwks_uri.as_deref())).await;
+        let fetched = fetched.unwrap_or_else(|_| Err("the provider did not answer in time".to_owned()));
         if let Err(error) = &fetched {
             tracing::warn!(issuer = known.name, %error, "keys of an issuer could not be fetched; the last ones stay");
         }
         let outcome = fetched.as_deref().map_err(String::as_str);
-        if let Err(error) = self.store.end_key_fetch(issuer, outcome).await {
+        if let Err(error) = self.store.end_key_fetch(&claim, outcome).await {
             tracing::warn!(%error, issuer = known.name, "keys of an issuer could not be stored");
         }
         self.refresh_issuers().await;
     }
 
     /// Returns the key set of an issuer. The error is a sentence for administrators.
-    async fn fetched(&self, issuer: &KnownIssuer) -> Result<String, String> {
-        let url = match &issuer.jwks_uri {
-            Some(url) => url.clone(),
-            None => self.discovered(&issuer.url).await?,
+    async fn fetched(&self, issuer: &str, jwks_uri: Option<&str>) -> Result<String, String> {
+        let url = match jwks_uri {
+            Some(url) => url.to_owned(),
+            None => self.discovered(issuer).await?,
         };
         let fetched = self.upstreams.fetch_document(&url, JWKS_BYTES_MAX).await;
         let text = fetched.map_err(|error| short(&format!("the key set at {url}: {error}")))?;
@@ -112,15 +167,21 @@ impl Tenants {
 
     /// Returns the URL of the key set by the provider's metadata, which must name the very issuer.
     async fn discovered(&self, issuer: &str) -> Result<String, String> {
+        let urls = metadata_urls(issuer);
+        // side by side: a place that does not answer leaves time for the keys
+        let asked = urls
+            .iter()
+            .map(|url| timeout(METADATA_MAX, self.upstreams.fetch_document(url, METADATA_BYTES_MAX)));
         let mut last = String::new();
-        for url in metadata_urls(issuer) {
-            match self.upstreams.fetch_document(&url, METADATA_BYTES_MAX).await {
-                Ok(text) => match serde_json::from_str::<Metadata>(&text) {
+        for (url, answer) in urls.iter().zip(join_all(asked).await) {
+            match answer {
+                Ok(Ok(text)) => match serde_json::from_str::<Metadata>(&text) {
                     Ok(metadata) if metadata.issuer == issuer => return Ok(metadata.jwks_uri),
                     Ok(_) => last = format!("the metadata at {url} is of another issuer"),
                     Err(_) => last = format!("the metadata at {url} has no issuer and jwks_uri"),
                 },
-                Err(error) => last = format!("the metadata at {url}: {error}"),
+                Ok(Err(error)) => last = format!("the metadata at {url}: {error}"),
+                Err(_) => last = format!("the metadata at {url}: no answer in time"),
             }
         }
         Err(short(&last))
@@ -132,7 +193,7 @@ fn short(text: &str) -> String {
 }
 
 /// Returns the places of a provider's metadata, in the order of the MCP authorization specification.
-fn metadata_urls(issuer: &str) -> Vec<String> {
+pub(super) fn metadata_urls(issuer: &str) -> Vec<String> {
     let (scheme, rest) = issuer.split_once("://").unwrap_or(("https", issuer));
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let path = path.trim_end_matches('/');

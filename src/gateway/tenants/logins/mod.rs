@@ -6,20 +6,24 @@
 mod administer;
 mod book;
 mod cache;
+mod check;
+mod explain;
 mod fetch;
+mod findings;
 mod metadata;
 mod people;
 mod seen;
 mod verify;
 
 pub use self::administer::{IssuerRequest, RulesView};
+pub use self::findings::{FindingGrade, IssuerFinding};
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, watch};
 
 use self::book::IssuerBook;
@@ -34,13 +38,24 @@ pub(in crate::gateway) struct Logins {
     /// Told after each new book.
     renewed: watch::Sender<()>,
     reloading: tokio::sync::Mutex<()>,
+    /// Time when the issuers were last known to be those of the database.
+    confirmed_at: RwLock<Option<Instant>>,
     tokens: TokenCache,
     /// Permits for verifying signatures: bad tokens must not take all processors.
     verifying: Semaphore,
-    /// Time until which unknown keys of an issuer cause no further question to the database, with the lock of one question.
-    asked: Mutex<HashMap<IssuerId, Arc<tokio::sync::Mutex<Option<Instant>>>>>,
+    /// Questions to the database about unknown keys, by issuer.
+    asked: Mutex<HashMap<IssuerId, Asked>>,
     /// People who were seen since the last write.
     pub(super) seen: SeenPeople,
+}
+
+/// Question about unknown keys of an issuer.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// Time until which further unknown keys cause no other question.
+    until: Instant,
+    /// Whether a fetch may be under way, whose end is worth waiting for.
+    is_fetching: bool,
 }
 
 impl Logins {
@@ -50,11 +65,21 @@ impl Logins {
             book: ArcSwap::from_pointee(IssuerBook::default()),
             renewed: watch::Sender::default(),
             reloading: tokio::sync::Mutex::default(),
+            confirmed_at: RwLock::default(),
             tokens: TokenCache::new(options.tokens_max),
             verifying: Semaphore::new((processors / 2).max(1)),
             asked: Mutex::default(),
             seen: SeenPeople::default(),
         }
+    }
+
+    /// Notes that the issuers were those of the database at this time.
+    pub(in crate::gateway) fn confirm(&self, at: Instant) {
+        *self.confirmed_at.write() = Some(at);
+    }
+
+    fn confirmed_ago(&self) -> Option<Duration> {
+        self.confirmed_at.read().map(|at| at.elapsed())
     }
 
     /// Returns the issuers as they are known here.

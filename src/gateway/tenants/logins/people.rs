@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::book::KnownIssuer;
-use crate::domain::id::KeyId;
+use crate::domain::id::{IdentityId, KeyId};
 use crate::domain::identity::{IdentityRule, VerifiedToken, identity_id};
 use crate::domain::person::Person;
 use crate::domain::settings::{Defaults, Effective, Rates};
@@ -15,6 +15,17 @@ use crate::gateway::tenants::live::access::{Access, Caller};
 use crate::gateway::tenants::live::login::Login;
 
 impl Access {
+    /// Returns why a person's token of this time of issue is refused: a block, or an earlier one; `None` if it is not.
+    pub(super) fn bar_of(&self, identity: IdentityId, issued_s: Option<i64>) -> Option<AuthError> {
+        let barred = self.barred.get(&identity)?;
+        if barred.is_blocked {
+            return Some(AuthError::Blocked);
+        }
+        // whole seconds: a token of the second of the block may be from before it
+        let is_older = |bound: i64| issued_s.is_none_or(|issued| issued <= bound);
+        barred.not_before_s.is_some_and(is_older).then_some(AuthError::TokenExpired)
+    }
+
     /// Maps a verified token to a caller, by the rules of the tenant.
     ///
     /// # Errors
@@ -27,17 +38,11 @@ impl Access {
         (defaults, leeway_s): (&Defaults, i64),
     ) -> Result<Caller, AuthError> {
         let identity = identity_id(live.id, issuer.id, &token.subject);
-        if let Some(barred) = self.barred.get(&identity) {
-            if barred.is_blocked {
-                return Err(AuthError::Blocked);
-            }
-            let is_older = |bound: i64| token.issued_s.is_none_or(|issued| issued < bound);
-            if barred.not_before_s.is_some_and(is_older) {
-                return Err(AuthError::TokenExpired);
-            }
+        if let Some(bar) = self.bar_of(identity, token.issued_s) {
+            return Err(bar);
         }
         let issuer_key = issuer.id.to_string();
-        let granted = IdentityRule::first_match(&self.rules, &issuer_key, &token.claims);
+        let granted = IdentityRule::first_match(&self.rules, &issuer_key, &token.claims());
         let granted = granted.ok_or(AuthError::NoRule)?;
         let principal = KeyId::of_identity(identity);
         let login = Login {
@@ -55,7 +60,8 @@ impl Access {
             person: Person {
                 key: Some(principal),
                 root: Some(principal),
-                owner: Some(token.email.clone().unwrap_or_else(|| token.owner.clone())),
+                owner: Some(token.owner.clone()),
+                email: token.email.clone(),
                 identity: Some(identity),
                 // nobody created a person: another value would make the bootstrap key the same person
                 creator: Some(principal),

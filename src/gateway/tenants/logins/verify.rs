@@ -1,6 +1,9 @@
 //! From a token to its caller.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::book::KnownIssuer;
 use super::cache;
@@ -12,6 +15,9 @@ use crate::gateway::tenants::authenticate::AuthError;
 use crate::gateway::tenants::live::LiveTenant;
 use crate::gateway::tenants::live::access::Caller;
 use crate::store::StoreError;
+
+/// Longest wait for a turn to verify a signature.
+const VERIFY_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl From<TokenFault> for AuthError {
     fn from(fault: TokenFault) -> AuthError {
@@ -30,13 +36,16 @@ impl Tenants {
     /// # Errors
     /// [`AuthError`], by the reason.
     pub(in crate::gateway::tenants) async fn authenticate_token(
-        &self,
+        self: &Arc<Self>,
         token: &str,
         tenant: Option<&str>,
     ) -> Result<Arc<Caller>, AuthError> {
         if token.len() > self.options.logins.token_bytes_max {
             tracing::debug!("a token is larger than limits.token_bytes_max");
             return Err(AuthError::TokenUnverifiable);
+        }
+        if !self.knows_issuers() {
+            return Err(AuthError::Unavailable);
         }
         let digest = cache::digest(token, tenant);
         let caller = match self.logins.tokens.get(&digest).filter(|caller| self.is_still_mapped(caller)) {
@@ -67,7 +76,16 @@ impl Tenants {
         is_mapped && issuer.is_some_and(|issuer| issuer.fresh_keys(clock::now(), stale_max).is_some())
     }
 
-    async fn verify_token(&self, token: &str, tenant: Option<&str>) -> Result<Arc<Caller>, AuthError> {
+    /// Returns whether the issuers are confirmed to be those of the database, not too long ago.
+    fn knows_issuers(&self) -> bool {
+        self.logins.confirmed_ago().is_some_and(|ago| ago <= self.options.stale_max)
+    }
+
+    async fn verify_token(
+        self: &Arc<Self>,
+        token: &str,
+        tenant: Option<&str>,
+    ) -> Result<Arc<Caller>, AuthError> {
         let split = SplitToken::read(token).map_err(|fault| refused("?", fault))?;
         let url = split.unverified_issuer().map_err(|fault| refused("?", fault))?.to_owned();
         let issuer = self.logins.book().by_url(&url).cloned();
@@ -80,52 +98,56 @@ impl Tenants {
 
     /// Checks signature and claims. A key that the issuer's set does not have causes a fetch, if the last was long enough ago.
     async fn verify_split(
-        &self,
+        self: &Arc<Self>,
         issuer: Arc<KnownIssuer>,
         split: SplitToken<'_>,
     ) -> Result<(Arc<KnownIssuer>, VerifiedToken), AuthError> {
         let mut issuer = issuer;
         let mut may_fetch = true;
-        loop {
+        let key = loop {
             let (now, stale_max) = (clock::now(), self.options.logins.stale_max);
             let checked = match issuer.fresh_keys(now, stale_max) {
                 None => Err(None),
                 Some(keys) => {
-                    let _permit =
-                        self.logins.verifying.acquire().await.map_err(|_| AuthError::Unavailable)?;
+                    let permit = timeout(VERIFY_WAIT_MAX, self.logins.verifying.acquire()).await;
+                    let _permit = permit.ok().and_then(Result::ok).ok_or(AuthError::Unavailable)?;
                     split.check_signature(keys, &issuer.algorithms).map_err(Some)
                 }
             };
             match checked {
-                Ok(()) => break,
+                Ok(key) => break key,
                 Err(None | Some(TokenFault::UnknownKey)) if may_fetch => {
                     may_fetch = false;
-                    self.fetch_for_token(issuer.id).await;
+                    self.fetch_for_token(&issuer).await;
                     let known = self.logins.book().by_id(issuer.id).cloned();
                     issuer = known.ok_or(AuthError::TokenUnverifiable)?;
                 }
                 Err(None) => return Err(AuthError::KeysUnavailable),
                 Err(Some(fault)) => return Err(refused(&issuer.name, fault)),
             }
-        }
-        let options = &self.options.logins;
-        let rules = ClaimRules {
-            issuer: &issuer.url,
-            audiences: &issuer.audiences,
-            subject_claim: &issuer.subject_claim,
-            owner_claim: issuer.owner_claim.as_deref(),
-            leeway_s: options.leeway_s,
-            lifetime_max_s: options.lifetime_max_s,
         };
-        let token = split.check_claims(&rules, clock::now().timestamp());
+        let token = split.check_claims(&self.claim_rules(&issuer), key, clock::now().timestamp());
         let token = token.map_err(|fault| refused(&issuer.name, fault))?;
-        if token.claims.contains_key("_claim_names") {
+        if token.claims().contains_key("_claim_names") {
             tracing::warn!(
                 issuer = issuer.name,
                 "the provider left claims out of a token: rules see them as absent"
             );
         }
         Ok((issuer, token))
+    }
+
+    /// Returns the rules for the claims of an issuer's tokens.
+    pub(super) fn claim_rules<'a>(&self, issuer: &'a KnownIssuer) -> ClaimRules<'a> {
+        let options = &self.options.logins;
+        ClaimRules {
+            issuer: &issuer.url,
+            audiences: &issuer.audiences,
+            subject_claim: &issuer.subject_claim,
+            owner_claim: issuer.owner_claim.as_deref(),
+            leeway_s: options.leeway_s,
+            lifetime_max_s: options.lifetime_max_s,
+        }
     }
 
     /// Returns the tenant of a person: the only one, or the one that the request names.
@@ -135,23 +157,26 @@ impl Tenants {
         token: &VerifiedToken,
         named: Option<&str>,
     ) -> Result<Arc<LiveTenant>, AuthError> {
-        let mut found = Vec::new();
-        for tenant in issuer.tenants_of(&token.claims) {
-            found.extend(self.live_for_login(tenant).await?);
-        }
-        match named {
-            Some(name) => {
-                let is_none = found.is_empty();
-                let named = found.into_iter().find(|live| live.name == name);
-                named.ok_or(if is_none { AuthError::NoRule } else { AuthError::NoSuchTenant })
+        let claims = token.claims();
+        let of = issuer.tenants_of(&claims);
+        let tenant = match (named, of.as_slice()) {
+            (_, []) => return Err(AuthError::NoRule),
+            (None, [(tenant, _)]) => *tenant,
+            (None, _) => return Err(AuthError::SeveralTenants),
+            (Some(name), of) => {
+                let named = of.iter().find(|(_, own)| *own == name);
+                named.map(|(tenant, _)| *tenant).ok_or(AuthError::NoSuchTenant)?
             }
-            None if found.len() > 1 => Err(AuthError::SeveralTenants),
-            None => found.pop().ok_or(AuthError::NoRule),
-        }
+        };
+        // only this one: claims may name many
+        self.live_for_login(tenant).await?.ok_or(AuthError::NoRule)
     }
 
     /// Returns a tenant with its access loaded; `None` if it is deleted.
-    async fn live_for_login(&self, tenant: TenantId) -> Result<Option<Arc<LiveTenant>>, AuthError> {
+    pub(super) async fn live_for_login(
+        &self,
+        tenant: TenantId,
+    ) -> Result<Option<Arc<LiveTenant>>, AuthError> {
         if let Some(live) = self.live.get(tenant).filter(|live| live.access_now().is_some()) {
             return Ok(Some(live));
         }
@@ -180,7 +205,7 @@ impl Tenants {
 
     /// Returns whether the login of a person still holds. The token's end is not looked at.
     pub(in crate::gateway::tenants) fn holds(&self, caller: &Caller) -> bool {
-        self.is_still_mapped(caller) || self.remapped(caller).is_some()
+        self.knows_issuers() && (self.is_still_mapped(caller) || self.remapped(caller).is_some())
     }
 
     /// Returns a person who was verified earlier, by the rules and issuers of now; `None` if the login does not hold any more.
@@ -188,7 +213,14 @@ impl Tenants {
     pub(in crate::gateway::tenants) fn remapped(&self, caller: &Caller) -> Option<Arc<Caller>> {
         let (login, live) = (caller.login.as_ref()?, caller.tenant.as_ref()?);
         let issuer = self.logins.book().by_id(login.issuer).cloned()?;
-        if !issuer.tenants_of(&login.token.claims).contains(&live.id) {
+        let token = &login.token;
+        if issuer.stamp != login.stamp {
+            let keys = issuer.fresh_keys(clock::now(), self.options.logins.stale_max)?;
+            if !token.is_verified_by(keys, &issuer.algorithms, &self.claim_rules(&issuer)) {
+                return None;
+            }
+        }
+        if !issuer.tenants_of(&token.claims()).iter().any(|(tenant, _)| *tenant == live.id) {
             return None;
         }
         self.map_person(live, &issuer, &login.token).ok()
