@@ -42,7 +42,7 @@ use super::under_way::UnderWay;
 use crate::domain::annotations::Tier;
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::catalog::{ServerEntry, Tool};
-use crate::gateway::consent::UsedPermit;
+use crate::gateway::consent::{UsedPermit, key_gone};
 use crate::gateway::log::{Attempt, Pending, RecordUnavailable, record_unavailable};
 use crate::gateway::outlive::{Outlive, Work};
 use crate::gateway::tenants::{Caller, Shed};
@@ -281,10 +281,7 @@ impl Calls {
     /// to dispatch to.
     fn check_again(&self, caller: &Caller, call: &CheckedTool) -> Result<Arc<Tool>, Refusal> {
         if !self.tenants.is_valid(caller) {
-            return Err(Refusal::new(
-                Code::OperationNotPermitted,
-                "This key is not valid any more; nothing was run",
-            ));
+            return Err(key_gone());
         }
         tool::again(caller, call)
     }

@@ -51,6 +51,10 @@ impl Consent {
         let AskRequest { attempt, call, reason, terms, rule, has_forms } = ask;
         let caller = &attempt.caller;
         let tenant = caller.tenant_id();
+        // nobody is asked about a call that cannot run
+        if !self.tenants.is_valid(caller) {
+            return Err(refusals::key_gone());
+        }
         let is_in_band = has_forms && may_answer_in_band(&terms);
         // who is attached over ACP may be on any replica, or come later; whether a webhook takes the event is known later
         let is_reached = is_in_band

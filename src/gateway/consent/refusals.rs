@@ -22,6 +22,11 @@ pub(super) enum ConsentTold {
     Used,
 }
 
+/// Returns the refusal of a call whose key is not valid any more.
+pub(in crate::gateway) fn key_gone() -> Refusal {
+    Refusal::new(Code::OperationNotPermitted, "This key is not valid any more; nothing was run")
+}
+
 pub(super) fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

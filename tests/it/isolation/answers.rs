@@ -1,10 +1,13 @@
 //! Answers about another tenant's things are, byte for byte, the answers about things that never were.
 
+use std::time::Duration;
+
 use mcpproxy::faces::rest::ROUTES;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Api, Mcp, Stage, Tenant, Tool, Upstream, upstream};
+use crate::logins::{GATEWAY, SETTINGS, bearer, register, set_rules};
+use crate::support::{Answer, Api, Idp, Mcp, Stage, Tenant, Tool, Upstream, eventually, upstream};
 
 /// The answer with everything that may differ taken out: the name asked for and the request's own id.
 fn normal(answer: &Answer, name: &str) -> (u16, String) {
@@ -65,7 +68,7 @@ fn body(method: &str, path: &str) -> Option<Value> {
 
 #[tokio::test]
 async fn every_route_that_takes_a_name_or_an_id() {
-    let stage = Stage::start().await;
+    let stage = Stage::with(&SETTINGS).await;
     let (a, b, upstream) = two_tenants(&stage).await;
     let agent = a.agent().await;
     Mcp::session(&agent).await.run("write", "owned-by-a:writer", &json!({})).await.ok();
@@ -78,6 +81,15 @@ async fn every_route_that_takes_a_name_or_an_id() {
     let asked = a.platform.items("/api/v1/consent").await[0]["id"].as_str().unwrap().to_owned();
     let policy = json!({"version": 1, "mode": "always_allow", "rules": []});
     a.platform.ask(Method::PUT, "/api/v1/policy", Some(&policy)).await.expect(200);
+    let idp = Idp::start().await;
+    register(&stage, &idp, "corp", "tenant-a").await;
+    set_rules(&a, json!([{"role": "agent"}])).await;
+    let person = bearer(&stage, &idp.token("u1", GATEWAY, json!({})));
+    let person = person.get("/api/v1/status").await.expect(200)["identity_id"].as_str().unwrap().to_owned();
+    eventually("the person to be stored", Duration::from_secs(5), || async {
+        (!a.platform.items("/api/v1/identities").await.is_empty()).then_some(())
+    })
+    .await;
     let unknown_id = "5f0c2f1e-1d2a-4a37-9a51-0123456789ab";
     let unknown_record = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
     let server = ("owned-by-a", "never-is-a");
@@ -92,6 +104,8 @@ async fn every_route_that_takes_a_name_or_an_id() {
             Some("keys") => (404, "not_found", (&*agent.id, unknown_id)),
             Some("activity") => (404, "not_found", (record_id, unknown_record)),
             Some("tenants") => (403, "forbidden", ("tenant-a", "tenant-x")),
+            Some("issuers") => (403, "forbidden", ("corp", "cork")),
+            Some("identities") => (404, "not_found", (&*person, unknown_id)),
             _ => panic!("{method} {path}: say here what of another tenant it could name"),
         };
         let concrete = path.replace("{name}", "NAME").replace("{id}", "NAME").replace("{tool}", "writer");
