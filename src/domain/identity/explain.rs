@@ -133,7 +133,7 @@ impl SplitToken<'_> {
                 self.reach(rules).map(|reach| self.fitting_audience(reach)),
                 self.other_audience(rules),
             ),
-            finding("subject", self.subject(rules).map(|_| subject.clone()), subject.clone()),
+            finding("subject", self.subject(rules).map(|_| subject.clone()), subject),
         ]
     }
 
@@ -259,7 +259,7 @@ mod tests {
         let nothing = faults(&key.token(&json!({})));
         let bad: Vec<&str> = nothing.iter().map(|(check, _)| *check).collect();
         assert_eq!(bad, ["iss", "exp", "lifetime", "aud", "subject"]);
-        let mut id_token = good.clone();
+        let mut id_token = good;
         id_token["nonce"] = json!("n");
         let found = faults(&key.sign(r#"{"alg":"ES256"}"#, &id_token.to_string()));
         assert!(found[0].0 == "kind" && found[0].1.ends_with("this one has nonce"), "{found:?}");

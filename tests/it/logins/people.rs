@@ -29,7 +29,7 @@ async fn a_person_calls_tools_and_is_recorded() {
     assert_eq!(ana.get("/api/v1/status").await.expect(200)["identity_id"], id);
     // an agent sees its own records only
     let calls = "/api/v1/activity?type=tool_call";
-    assert_eq!(ana.items(calls).await, [record.clone()]);
+    assert_eq!(&*ana.items(calls).await, std::slice::from_ref(record));
     assert_eq!(bob.items(calls).await.len(), 1);
     let path = format!("/api/v1/activity/{}", record["id"].as_str().unwrap());
     ana.get(&path).await.expect(200);

@@ -176,9 +176,9 @@ fn check_keys(url: &str, text: &str, findings: &mut IssuerFindings) {
     let usable = reports.iter().filter(|report| report.fault.is_none()).count();
     let says = format!("{usable} of {} keys at {} can verify tokens", reports.len(), clipped(url));
     if usable > 0 {
-        findings.good("keys", says)
+        findings.good("keys", says);
     } else {
-        findings.bad("keys", says)
+        findings.bad("keys", says);
     }
     for report in reports.iter().take(KEYS_SHOWN_MAX) {
         let kid = report

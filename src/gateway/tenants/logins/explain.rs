@@ -54,7 +54,7 @@ impl Tenants {
                 findings.good("verdict", format!("the gateway accepts this token in {}", tenants.join(", ")));
             }
             (false, _) => {
-                findings.bad("verdict", "the gateway refuses this token, whatever the tenants' rules say")
+                findings.bad("verdict", "the gateway refuses this token, whatever the tenants' rules say");
             }
         }
         Ok(findings)
@@ -176,7 +176,7 @@ impl Tenants {
             }
             [name] => findings.good("tenant", name),
             names => {
-                findings.odd("tenant", format!("several: X-Tenant must name one of {}", names.join(", ")))
+                findings.odd("tenant", format!("several: X-Tenant must name one of {}", names.join(", ")));
             }
         }
         let holder = split.unverified_holder(&self.claim_rules(issuer));
