@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::failure::Failure;
 use super::output;
+use crate::domain::identity::is_token;
 use crate::domain::tenant::{Action, Role};
 use crate::faces::wire::headers::{CLI, SOURCE};
 
@@ -142,9 +143,11 @@ impl ApiClient {
             Some(_) => Key::Given,
         };
         if let Some(key) = key {
-            let mut value = header("key", key)?;
+            // a token of an identity provider is one only there
+            let is_token = is_token(trimmed(key));
+            let mut value = header("key", &if is_token { format!("Bearer {key}") } else { key.to_owned() })?;
             value.set_sensitive(true);
-            headers.insert("x-api-key", value);
+            headers.insert(if is_token { "authorization" } else { "x-api-key" }, value);
         }
         let tenant = tenant.map(|tenant| header("tenant", tenant)).transpose()?;
         // the only provider that is built in; a second installation changes nothing

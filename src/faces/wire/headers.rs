@@ -64,7 +64,7 @@ mod tests {
             let client = client(&headers);
             assert_eq!((client.name.as_deref(), client.version.as_deref()), (name, version), "{agent}");
         }
-        let odd = HeaderValue::from_bytes(b"caf\xe9/1").unwrap();
+        let odd = HeaderValue::from_bytes(b"\xe9/1").unwrap();
         assert_eq!(client(&HeaderMap::from_iter([(header::USER_AGENT, odd)])).name, None);
         assert_eq!(client(&HeaderMap::new()).name, None);
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{GATEWAY, bearer, scene, scene_with};
-use crate::support::{Idp, Mcp, now_s};
+use crate::support::{Idp, Mcp, cli, now_s};
 
 const INVALID: &str = "the access token is not valid here";
 const EXPIRED: &str = "the access token has expired";
@@ -87,4 +87,15 @@ async fn a_token_for_mcp_opens_nothing_else() {
             assert_eq!(answer.header("www-authenticate"), "Bearer error=\"invalid_token\"");
         }
     }
+}
+
+#[tokio::test]
+async fn the_command_line_takes_a_token_in_the_place_of_a_key() {
+    let (stage, _tenant, idp) = scene().await;
+    let person = bearer(&stage, &idp.token("u1", GATEWAY, json!({"email": "ana@acme.example"})));
+    let run = cli(&person, &["status", "-o", "json"]).await.ok();
+    assert_eq!(run.json()["role"], "agent", "{run:?}");
+    let expired =
+        bearer(&stage, &idp.token("u1", GATEWAY, json!({"iat": now_s() - 700, "exp": now_s() - 100})));
+    cli(&expired, &["status"]).await.failed(5, "the access token has expired");
 }
