@@ -111,7 +111,9 @@ impl Full {
     /// Returns the reason as a sentence for callers, without anything about other tenants.
     pub(super) fn sentence(self) -> String {
         match self {
-            Self::Before => "its program of before still has calls under way, or is slow to end".to_owned(),
+            Self::Before => {
+                "the previous instance of the program still has calls under way, or is slow to end".to_owned()
+            }
             Self::Tenant(own) => format!("{own} programs of this tenant are in use on this replica already"),
             Self::Replica => "there is no place for it on this replica now".to_owned(),
         }

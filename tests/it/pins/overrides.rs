@@ -7,7 +7,7 @@ use super::{Scene, decide, direct_code, listed};
 use crate::support::{Answer, Mcp, Tool};
 
 impl Scene {
-    /// Says annotations of a tool anew, of its definition as it is.
+    /// Overrides annotations of a tool, of its definition as it is.
     async fn says(&self, tool: &str, annotations: Value) -> Answer {
         let body = json!({"pin": self.pin(tool).await, "annotations": annotations});
         decide(&self.tenant.platform, Method::PUT, tool, "override", Some(&body)).await

@@ -99,7 +99,11 @@ async fn a_call_under_way_keeps_the_next_program_from_starting_until_a_restart_e
         tenant.platform.post(&format!("/api/v1/servers/up/{act}"), &json!({})).await.expect(200);
     }
     eventually("the reason", SOON, || async {
-        log(&tenant.platform).await.iter().any(|line| line.contains("its program of before")).then_some(())
+        log(&tenant.platform)
+            .await
+            .iter()
+            .any(|line| line.contains("the previous instance of the program"))
+            .then_some(())
     })
     .await;
     tenant.platform.post("/api/v1/servers/up/restart", &json!({})).await.expect(200);
