@@ -49,7 +49,7 @@ async fn a_listing_is_not_cut_short_for_want_of_calls() {
 /// Programs may take a while to end, and listings go on meanwhile.
 #[tokio::test]
 async fn a_listing_does_not_start_a_program_that_is_ending() {
-    let commands = commands(&[("prog", "lingers-1.5", &["*"])]);
+    let commands = commands(&[("prog", "lingers-2.5", &["*"])]);
     let (idle, often) =
         (("MCPPROXY__LIMITS__STDIO_IDLE_S", "1"), ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1"));
     let stage = Stage::with(&[("MCPPROXY__STDIO__COMMANDS", &commands), idle, often]).await;
