@@ -56,7 +56,7 @@ fn programs(entries: &[(&str, &str)]) -> String {
     entries.iter().map(entry).collect()
 }
 
-/// How often a replica has said that it read its file again.
+/// Counts the log lines by which a replica says that it read its file again.
 fn reads(gateway: &Gateway) -> usize {
     gateway.log().matches("the settings were read again").count()
 }

@@ -1,4 +1,4 @@
-//! Where clients are told to log in.
+//! Challenges and metadata that tell clients where to log in.
 
 use reqwest::Method;
 use serde_json::json;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// What the provider answers where its keys are.
+/// Answer of the provider at the URL of its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdpMood {
     /// The keys.
@@ -128,7 +128,7 @@ impl Idp {
         self.shared.keys.lock().unwrap().remove(0);
     }
 
-    /// How often the keys were fetched, or tried to be.
+    /// Number of requests for the keys, answered or not.
     pub fn fetches(&self) -> usize {
         self.shared.fetches.load(Ordering::SeqCst)
     }

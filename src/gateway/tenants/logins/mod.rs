@@ -54,7 +54,7 @@ pub(in crate::gateway) struct Logins {
 struct Asked {
     /// Time until which further unknown keys cause no other question.
     until: Instant,
-    /// Whether a fetch may be under way, whose end is worth waiting for.
+    /// True while a fetch may be under way, whose end is worth waiting for.
     is_fetching: bool,
 }
 
