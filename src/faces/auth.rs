@@ -46,7 +46,7 @@ pub fn single<'a>(
     Ok(value)
 }
 
-/// PresentedCredential and tenant that a request presents.
+/// Credential and tenant that a request presents.
 #[derive(Clone, Copy, Debug)]
 pub struct Presented<'a> {
     /// API key or bearer token; `None` if absent or unreadable.

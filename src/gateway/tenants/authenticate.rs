@@ -61,7 +61,7 @@ impl AuthError {
     }
 }
 
-/// PresentedCredential of a request, by the header that held it.
+/// Credential of a request, by the header that held it.
 #[derive(Clone, Copy)]
 pub enum PresentedCredential<'a> {
     /// Value of `X-API-Key`: never a token.

@@ -23,7 +23,7 @@ const FETCH_MAX: Duration = Duration::from_secs(5);
 /// Reason why a document could not be fetched. The text repeats nothing of the answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DocumentError {
-    /// There was no answer, or not a whole one.
+    /// No answer came, or not a whole one.
     #[error("no answer: {}{}", .0.kind.sentence(), detail(.0))]
     NoAnswer(UpstreamError),
     /// The answer was not 200.
