@@ -173,6 +173,17 @@ async fn it_moves_to_another_postgres_by_the_commands_of_the_documentation() {
     gateway.terminate();
     gateway.ended().await;
 
+    // a copy of the folder of a program that is stopped is a backup as well
+    let kept = folder.path().join("kept");
+    assert!(Command::new("cp").arg("-a").args([&data, &kept]).status().unwrap().success());
+    let mut gateway = Gateway::start_private_with(&kept, &[]).await;
+    Mcp::in_session(&gateway.ask_as(&agent), session.session_id())
+        .run("read", "up:look", &json!({}))
+        .await
+        .ok();
+    gateway.terminate();
+    gateway.ended().await;
+
     let port = own.port().to_string();
     let place = format!("@127.0.0.1:{port}/");
     let moved = with(&moved, &[("@db.example:5432/", &place), ("\nmcpproxy serve\n", "\n")]);

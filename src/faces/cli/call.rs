@@ -127,7 +127,13 @@ impl CallCommand {
             intent_reason: request.reason.as_deref(),
         };
         let body = serde_json::to_string(&body).map_err(|error| Failure::Usage(error.to_string()))?;
-        let answer = connection.client()?.send(Method::POST, &["tools", "call"], body).await?;
+        let client = connection.client()?;
+        let answer = match client.send(Method::POST, &["tools", "call"], body).await {
+            Err(Failure::NotFound(sentence)) => {
+                return Err(Failure::NotFound(sentence + &meant(&client, &request.name).await));
+            }
+            answer => answer?,
+        };
         if let Some(warning) = answer.headers.get(headers::WARNING).and_then(|value| value.to_str().ok()) {
             output::note(&format!("warning: {warning}"));
         }
@@ -162,6 +168,12 @@ fn own_call(words: &[OsString]) -> Result<OwnCall, Failure> {
     OwnCall::try_parse_from(words).map_err(|error| Failure::Usage(error.render().to_string()))
 }
 
+/// Returns the end of a sentence about a tool that is not there: the tool that was most likely meant; empty if none is close.
+async fn meant(client: &ApiClient, name: &str) -> String {
+    let meant = client.meant_tool(name).await;
+    meant.map_or_else(String::new, |tool| format!("; did you mean '{tool}'?"))
+}
+
 /// Returns the operation of a tool's own variant, as a search shows it to this key.
 async fn call_with(client: &ApiClient, name: &str) -> Result<&'static str, Failure> {
     let (server, tool) = split_canonical(name).unwrap_or_default();
@@ -179,8 +191,9 @@ async fn call_with(client: &ApiClient, name: &str) -> Result<&'static str, Failu
         "call_tool_write" => "write",
         "call_tool_destructive" => "destructive",
         _ => {
-            return Err(Failure::Refused(format!(
-                "this key sees no tool {name}: mcpproxy tools search WORDS finds those that it has"
+            return Err(Failure::NotFound(format!(
+                "this key sees no tool {name}: mcpproxy tools search WORDS finds those that it has{}",
+                meant(client, name).await
             )));
         }
     };

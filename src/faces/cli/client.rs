@@ -1,6 +1,7 @@
 //! The REST client behind every command.
 
 mod mcp;
+mod meant;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -207,13 +208,13 @@ impl ApiClient {
         (holder.role != PLATFORM || self.is_in_tenant()).then_some(&*holder.tenant)
     }
 
-    /// Returns whether the key may list servers; `false` if that cannot be found out.
-    pub(super) async fn sees_servers(&self) -> bool {
+    /// Returns whether the key's role permits an act; `false` if that cannot be found out.
+    pub(super) async fn may(&self, action: Action) -> bool {
         let role = match self.tenant_name().await.and(self.holder().await) {
             Some(holder) => Role::ALL.into_iter().find(|role| role.as_str() == holder.role),
             None => None,
         };
-        role.is_some_and(|role| role.may(Action::SeeServers))
+        role.is_some_and(|role| role.may(action))
     }
 
     async fn holder(&self) -> Option<&Holder> {
@@ -363,7 +364,10 @@ impl ApiClient {
         if let Some(body) = body {
             request = request.header(http::header::CONTENT_TYPE, "application/json").body(body);
         }
-        let response = self.send_request(request).await?;
+        let response = match self.send_request(request).await {
+            Ok(response) => response,
+            Err(failure) => return Err(self.with_meant(failure, path).await),
+        };
         let headers = response.headers().clone();
         let text = response.text().await.map_err(|error| self.unreachable(&error))?;
         Ok(ApiAnswer { headers, text })

@@ -18,8 +18,8 @@ use self::edit::{WrittenServer, server_in, taken_away};
 use super::client::{ApiClient, ApiQuery};
 use super::connection::ApiConnection;
 use super::failure::Failure;
-use super::input;
 use super::output::{self, text};
+use super::{input, key};
 
 /// Longest time until every replica knows a new key.
 const KNOWN_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -260,6 +260,7 @@ impl ConnectCommand {
             body.insert("owner".to_owned(), owner.into());
         }
         let made = api.send(Method::POST, &["keys"], body.to_string()).await?.json()?;
+        note_others(api, &made).await?;
         Ok(ClientKey { secret: text(&made, "key"), made: Some(made) })
     }
 }
@@ -292,6 +293,22 @@ impl ClientKey {
     }
 }
 
+/// Prints a note if other keys that work have the name of a new one: of earlier runs, whose configuration may not be used.
+async fn note_others(api: &ApiClient, made: &Value) -> Result<(), Failure> {
+    let keys = api.list(&["keys"], &ApiQuery::default(), usize::MAX).await?;
+    let is_other = |key: &Value| {
+        text(key, "name") == text(made, "name") && text(key, "id") != text(made, "id") && key::works(key)
+    };
+    let others = keys.iter().filter(|key| is_other(&output::parsed(key))).count();
+    if others > 0 {
+        output::note(&format!(
+            "Other keys that work have the name {}: {others}. mcpproxy key list shows them, mcpproxy key revoke ID ends one.",
+            text(made, "name")
+        ));
+    }
+    Ok(())
+}
+
 /// Returns the owner of a new key: the login, or else whoever owns the key that makes it. Nobody is named as the owner of the
 /// platform's.
 async fn owner_of_new(api: &ApiClient) -> Result<Option<String>, Failure> {
@@ -312,7 +329,17 @@ async fn owner_of_new(api: &ApiClient) -> Result<Option<String>, Failure> {
 /// The key is of another role, or does not work.
 async fn with_key_of_client(api: &ApiClient, key: &str) -> Result<ApiClient, Failure> {
     let api = api.with_key(key)?;
-    let role = text(&api.get(&["status"], &ApiQuery::default()).await?.json()?, "role");
+    let status = match api.get(&["status"], &ApiQuery::default()).await {
+        Err(Failure::NotAuthorised(_)) => {
+            return Err(Failure::NotAuthorised(
+                "the key for the client (--key, MCPPROXY_CLIENT_KEY) is unknown, revoked or past its time; without one, an \
+                 admin's key makes a new one"
+                    .to_owned(),
+            ));
+        }
+        status => status?.json()?,
+    };
+    let role = text(&status, "role");
     match &*role {
         "agent" | "operator" => Ok(api),
         role => Err(Failure::Usage(format!(

@@ -17,6 +17,9 @@ pub enum Failure {
     /// A check, a limit or the current state forbids the command; exit code 3.
     #[error("{0}")]
     Refused(String),
+    /// What the command names is not there; exit code 3.
+    #[error("{0}")]
+    NotFound(String),
     /// A person must approve first; exit code 4.
     #[error("{0}")]
     NeedsApproval(String),
@@ -43,7 +46,7 @@ impl Failure {
             Failure::OutputClosed => 0,
             Failure::Tool(_) | Failure::Unwritten(_) => 1,
             Failure::Usage(_) => 2,
-            Failure::Refused(_) => 3,
+            Failure::Refused(_) | Failure::NotFound(_) => 3,
             Failure::NeedsApproval(_) => 4,
             Failure::NotAuthorised(_) => 5,
             Failure::Unreachable(_) => 6,
@@ -58,6 +61,7 @@ impl Failure {
             Failure::Unwritten(_) => Failure::Unwritten(sentence),
             Failure::Usage(_) => Failure::Usage(sentence),
             Failure::Refused(_) => Failure::Refused(sentence),
+            Failure::NotFound(_) => Failure::NotFound(sentence),
             Failure::NeedsApproval(_) => Failure::NeedsApproval(sentence),
             Failure::NotAuthorised(_) => Failure::NotAuthorised(sentence),
             Failure::Unreachable(_) => Failure::Unreachable(sentence),
@@ -79,6 +83,7 @@ impl Failure {
             }
             (403, code) if code.starts_with("consent_") => Failure::Refused(sentence),
             (401 | 403, _) => Failure::NotAuthorised(sentence),
+            (404, "not_found") => Failure::NotFound(sentence),
             (400 | 405 | 413 | 415, _) => Failure::Usage(sentence),
             (502, code) if code.starts_with("upstream_") => Failure::Tool(sentence),
             (503, "" | "unavailable") | (500 | 502 | 504, _) => Failure::Unreachable(sentence),

@@ -11,6 +11,7 @@ use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Column, Output, text};
 use super::{input, show};
+use crate::domain::near;
 use crate::domain::tenant::Role;
 
 /// `mcpproxy key`
@@ -33,8 +34,9 @@ enum Command {
     },
     /// Show a key
     Show {
-        /// ID of the key
-        id: String,
+        /// ID of the key; or its name, if it is that of one key only
+        #[arg(value_name = "ID|NAME")]
+        key: String,
         #[command(flatten)]
         output: Output,
     },
@@ -51,8 +53,9 @@ enum Command {
     },
     /// Revoke a key: it stops working everywhere within a second
     Revoke {
-        /// ID of the key
-        id: String,
+        /// ID of the key; or its name, if it is that of one key only among those that work
+        #[arg(value_name = "ID|NAME")]
+        key: String,
         /// Revoke without asking at a terminal
         #[arg(long)]
         yes: bool,
@@ -87,8 +90,9 @@ struct Add {
 
 #[derive(Args)]
 struct Settings {
-    /// ID of the key; without, the settings of the tenant
-    id: Option<String>,
+    /// ID of the key, or its name, if it is that of one key only among those that work; without, the settings of the tenant
+    #[arg(value_name = "ID|NAME")]
+    key: Option<String>,
     /// Setting to change, for example rate_limit=600; null inherits again; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -128,17 +132,18 @@ impl KeyCommand {
                 let rotations = if is_any { &ROTATIONS[..] } else { &[] };
                 output.items(&keys, &[&COLUMNS[..], rotations].concat())
             }
-            Command::Show { id, output } => {
-                check_id(&id)?;
+            Command::Show { key, output } => {
+                let id = id_of(&client, &key, NamedKeys::All).await?;
                 let answer = client.get(&["keys", &id], &ApiQuery::default()).await?;
                 output.thing(&answer.text, show::fields)
             }
             Command::Rotate { key, overlap, output } => rotate(&client, &key, &overlap, output).await,
-            Command::Revoke { id, yes } => {
-                check_id(&id)?;
-                input::confirm_if_somebody_is_here(yes, &format!("revoke the key {id} for good"))?;
+            Command::Revoke { key, yes } => {
+                let id = id_of(&client, &key, NamedKeys::Working).await?;
+                let named = if id == key { id.clone() } else { format!("{key} ({id})") };
+                input::confirm_if_somebody_is_here(yes, &format!("revoke the key {named} for good"))?;
                 client.act(Method::DELETE, &["keys", &id]).await?;
-                output::note(&format!("key {id} is revoked"));
+                output::note(&format!("key {named} is revoked"));
                 Ok(())
             }
             Command::Settings(settings) => settings.run(&client).await,
@@ -190,7 +195,7 @@ async fn rotate(client: &ApiClient, key: &str, overlap: &str, output: Output) ->
             "--overlap {overlap}: it needs a time such as 90m, 24h or 7d; mcpproxy key revoke ends a key at once"
         ))
     })?;
-    let id = id_to_rotate(client, key).await?;
+    let id = id_of(client, key, NamedKeys::Unreplaced).await?;
     let body = json!({"overlap_s": seconds}).to_string();
     let answer = client.send(Method::POST, &["keys", &id, "rotate"], body).await?;
     output.thing(&answer.text, show::fields)?;
@@ -200,25 +205,41 @@ async fn rotate(client: &ApiClient, key: &str, overlap: &str, output: Output) ->
     Ok(())
 }
 
-/// Returns the id of the key to rotate: `given`, or the id of the only key with that name that works and has no successor
-/// that works.
-async fn id_to_rotate(client: &ApiClient, given: &str) -> Result<String, Failure> {
+/// Keys that a name may stand for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NamedKeys {
+    All,
+    Working,
+    /// Those that work and have no successor that works.
+    Unreplaced,
+}
+
+/// Returns the id of a key: `given`, or the id of the only key among `which` that has this name.
+async fn id_of(client: &ApiClient, given: &str, which: NamedKeys) -> Result<String, Failure> {
     if Uuid::try_parse(given).is_ok() {
         return Ok(given.to_owned());
     }
     let keys = client.list(&["keys"], &ApiQuery::default(), usize::MAX).await?;
-    let keys: Vec<Value> = keys.iter().map(|key| output::parsed(key)).filter(works).collect();
+    let is_meant = |key: &Value| which == NamedKeys::All || works(key);
+    let keys: Vec<Value> = keys.iter().map(|key| output::parsed(key)).filter(is_meant).collect();
     let is_replaced = |key: &&Value| {
         let successor = text(key, "successor_id");
-        keys.iter().any(|other| text(other, "id") == successor)
+        which == NamedKeys::Unreplaced && keys.iter().any(|other| text(other, "id") == successor)
     };
     let named = keys.iter().filter(|key| text(key, "name") == given && !is_replaced(key));
     let ids: Vec<String> = named.map(|key| text(key, "id")).collect();
     match ids.as_slice() {
         [id] => Ok(id.clone()),
-        [] => Err(Failure::Usage(format!(
-            "'{given}' is no key's id, and no key that works has that name: mcpproxy key list shows them"
-        ))),
+        [] => {
+            let that_works = if which == NamedKeys::All { "" } else { " that works" };
+            let names: Vec<String> = keys.iter().map(|key| text(key, "name")).collect();
+            let meant =
+                near::closest(given, names.iter().map(String::as_str)).map(|name| format!("'{name}'"));
+            let meant = meant.map_or_else(String::new, |name| format!("; did you mean {name}?"));
+            Err(Failure::Usage(format!(
+                "'{given}' is no key's id, and no key{that_works} has that name: mcpproxy key list shows them{meant}"
+            )))
+        }
         ids => Err(Failure::Usage(format!(
             "{} keys have the name '{given}', so give the id of one: {}{}",
             ids.len(),
@@ -246,11 +267,12 @@ fn rotation_notes(rotated: &Value) -> Vec<String> {
 
 impl Settings {
     async fn run(self, client: &ApiClient) -> Result<(), Failure> {
-        let path: Vec<&str> = match &self.id {
-            Some(id) => {
-                check_id(id)?;
-                vec!["keys", id, "settings"]
-            }
+        let id = match &self.key {
+            Some(key) => Some(id_of(client, key, NamedKeys::Working).await?),
+            None => None,
+        };
+        let path: Vec<&str> = match &id {
+            Some(id) => vec!["keys", id, "settings"],
             None => vec!["settings"],
         };
         let answer = if self.set.is_empty() {

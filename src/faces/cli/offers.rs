@@ -265,7 +265,7 @@ impl<N: Named> Command<N> {
                 let path = ["servers", server, N::LIST];
                 let items = client.list(&path, &ApiQuery::default(), usize::MAX).await?;
                 let found = items.into_iter().find(|item| name.is(&output::parsed(item), own));
-                let missing = || Failure::Refused(format!("the server {server} does not offer {own}"));
+                let missing = || Failure::NotFound(format!("the server {server} does not offer {own}"));
                 output.thing(found.ok_or_else(missing)?.get(), show::fields)
             }
             Command::Diff { name, output } => output.thing(&name.diff(client).await?, tools::differences),

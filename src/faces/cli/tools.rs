@@ -13,6 +13,7 @@ use super::output::{self, Column, Format, Output, parsed, text};
 use super::{doctor, show};
 use crate::domain::id::split_canonical;
 use crate::domain::json;
+use crate::domain::near;
 use crate::domain::overrides::Hints;
 use crate::domain::tool::PinState;
 use crate::faces::wire::headers;
@@ -200,9 +201,15 @@ impl Tools {
             Command::Show { name, output } => {
                 let (server, tool) = split(&name)?;
                 let items = all(&client, server).await?;
+                let names: Vec<String> = items.iter().map(|item| text(&parsed(item), "name")).collect();
                 let found = items.into_iter().find(|item| text(&parsed(item), "name") == tool);
                 let Some(found) = found else {
-                    return Err(Failure::Refused(format!("there is no tool {tool} on the server {server}")));
+                    let meant = near::closest(tool, names.iter().map(String::as_str));
+                    let meant =
+                        meant.map_or_else(String::new, |tool| format!("; did you mean '{server}:{tool}'?"));
+                    return Err(Failure::NotFound(format!(
+                        "there is no tool {tool} on the server {server}{meant}"
+                    )));
                 };
                 output.thing(found.get(), show::fields)
             }

@@ -88,8 +88,8 @@ impl WebhookCommand {
 /// Adds advice to the failure of a command that needs a webhook.
 fn advised(failure: Failure) -> Failure {
     match failure {
-        Failure::Refused(text) if text.contains("webhook not found") => {
-            Failure::Refused(format!("{text}; {SET}"))
+        Failure::NotFound(text) if text.contains("webhook not found") => {
+            Failure::NotFound(format!("{text}; {SET}"))
         }
         other => other,
     }

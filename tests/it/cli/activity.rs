@@ -136,6 +136,8 @@ async fn an_empty_list_says_which_name_there_is_not() {
         (&["--tool", "nothing-like-it"], "no tool has the name 'nothing-like-it' now\n"),
         (&["--server", "quite"], "no server has the name 'quite' now; did you mean 'quiet'?\n"),
         (&["--server", "quiet", "--tool", "readr"], "now; did you mean 'quiet:reader'?\n"),
+        // an auditor may not see keys
+        (&["--key", "nobody"], ""),
         // there is such a thing, without records
         (&["--server", "quiet", "--type", "tool_call"], ""),
         (&["--tool", "quiet:reader"], ""),
@@ -149,6 +151,18 @@ async fn an_empty_list_says_which_name_there_is_not() {
     }
     let json = cli(&auditor, &["activity", "list", "--tool", "up:readr", "-o", "json"]).await.ok();
     assert!(json.json() == json!([]) && json.err.contains("did you mean"), "{json:?}");
+    let named = tenant.key(&json!({"role": "agent", "name": "ide", "owner": "maria"})).await;
+    let admin = tenant.admin().await;
+    for (args, says) in [
+        (["--key", "idee"], "no key has the name 'idee' now; did you mean 'ide'?\n"),
+        (["--owner", "mario"], "nobody who logged in, has the name 'mario' now; did you mean 'maria'?\n"),
+        (["--key", "ide"], ""),
+        (["--key", &named.id], ""),
+        (["--owner", "maria"], ""),
+    ] {
+        let err = said(&admin, &[&args[..], &["--type", "tool_call"]].concat()).await;
+        assert!(if says.is_empty() { err.is_empty() } else { err.ends_with(says) }, "{args:?}: {err}");
+    }
     // an agent may not see servers, and the command does not try
     assert_eq!(said(&agent, &["--tool", "up:readr"]).await, "");
     agent.get("/api/v1/keys").await.refused(403, "forbidden");

@@ -98,6 +98,16 @@ async fn a_key_is_rotated() {
     refused.failed(2, "2 keys have the name 'ide', so give the id of one: ");
     assert!(refused.err.contains(&twin.id) && refused.err.contains(third["id"].as_str().unwrap()));
     assert!(!refused.err.contains(&named.id), "{refused:?}");
+    cli(&admin, &["key", "revoke", "ide"]).await.failed(2, "4 keys have the name 'ide'");
+    cli(&admin, &["key", "revoke", &twin.id]).await.ok();
+    let other = tenant.key(&json!({"role": "agent", "name": "robot"})).await;
+    cli(&admin, &["key", "revoke", "robto"]).await.failed(2, "did you mean 'robot'?");
+    assert!(cli(&admin, &["key", "show", "robot"]).await.ok().out.contains(&other.id));
+    cli(&admin, &["key", "settings", "robot", "--set", "max_operation=read"]).await.ok();
+    let revoked = cli(&admin, &["key", "revoke", "robot"]).await.ok();
+    assert!(revoked.err.contains(&format!("key robot ({}) is revoked", other.id)), "{revoked:?}");
+    cli(&admin, &["key", "settings", "robot"]).await.failed(2, "no key that works has that name");
+    assert!(cli(&admin, &["key", "show", "robot"]).await.ok().out.contains("revoked_at"));
     cli(&admin, &["key", "revoke", &twin.id]).await.ok();
     cli(&admin, &["key", "revoke", third["id"].as_str().unwrap()]).await.ok();
     let again = cli(&admin, &["key", "rotate", "ide", "-o", "json"]).await.ok().json();

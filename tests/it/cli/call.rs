@@ -113,6 +113,8 @@ async fn exit_codes_say_what_kind_of_failure_it_was() {
     refused.failed(3, "Tool 'up:wiper' is marked destructive by server, use call_tool_destructive");
     refused.failed(3, "try: mcpproxy call tool-destructive");
     cli(&agent, &["call", "tool-read", "up:nothing"]).await.failed(3, "not_found");
+    cli(&agent, &["call", "tool-read", "up:raeder"]).await.failed(3, "did you mean 'up:reader'?");
+    cli(&agent, &["call", "pu:reader"]).await.failed(3, "did you mean 'up:reader'?");
     let reader = tenant.agent_with(json!({"max_operation": "read"})).await;
     cli(&reader, &["call", "tool-write", "up:writer"]).await.failed(3, "operation_not_permitted");
     cli(&tenant.auditor().await, &["call", "tool-read", "up:reader"]).await.failed(5, "forbidden");
@@ -161,6 +163,18 @@ async fn tools_are_found_listed_and_shown() {
     cli(&agent, &["call", "tool-write", "up:fresh"]).await.ok();
     cli(&admin, &["tools", "show", "fresh"]).await.failed(2, "SERVER:TOOL");
     cli(&admin, &["tools", "show", "up:none"]).await.failed(3, "no tool none");
+    for (args, says) in [
+        (&["tools", "show", "up:raeder"][..], "did you mean 'up:reader'?"),
+        (&["tools", "diff", "up:raeder"], "did you mean 'up:reader'?"),
+        (&["tools", "list", "ups"], "did you mean 'up'?"),
+        (&["upstream", "show", "ups"], "did you mean 'up'?"),
+        (&["upstream", "logs", "ups"], "did you mean 'up'?"),
+    ] {
+        cli(&admin, args).await.failed(3, says);
+    }
+    // whoever may not see servers is told of none
+    let refused = cli(&agent, &["upstream", "show", "ups"]).await;
+    assert!(refused.code == 5 && !refused.err.contains("mean"), "{refused:?}");
 }
 
 #[tokio::test]

@@ -184,6 +184,9 @@ async fn print_writes_nothing() {
     assert_eq!(count().await, before + 1);
     assert!(run.err.contains("key: new, ") && run.err.contains("mcpproxy key revoke "), "{run:?}");
     assert!(run.err.contains("Each run with --print makes a key: --key KEY"), "{run:?}");
+    assert!(!run.err.contains("Other keys"), "{run:?}");
+    let again = home.connect(&admin, &["cursor", "--print"]).await.ok();
+    assert!(again.err.contains("Other keys that work have the name mcpproxy-cursor: 1."), "{again:?}");
     assert!(!home.connect(&agent, &["cursor", "--print"]).await.ok().err.contains("Each run"));
     // the key is in a file, not on the command line of the inspector
     let inspector = home.connect(&agent, &["inspector"]).await.ok();
@@ -219,7 +222,7 @@ async fn a_key_that_is_given_for_the_client_is_taken() {
     let own = admin.key.clone().unwrap();
     let refused = home.connect(&admin, &["cursor", "--key", &own]).await;
     refused.failed(2, "is of role admin: give one of role agent or operator");
-    home.connect(&admin, &["cursor", "--key", "mcpk_wrong"]).await.failed(5, "unauthenticated");
+    home.connect(&admin, &["cursor", "--key", "mcpk_wrong"]).await.failed(5, "the key for the client (--key");
     assert!(!home.path(".cursor").exists());
 }
 
