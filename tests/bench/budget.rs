@@ -77,21 +77,34 @@ fn is_above(count: u64, budget: u64) -> bool {
     count as f64 > budget as f64 * (1.0 + ABOVE_MAX)
 }
 
-/// Every kind of load that has a budget: its name, the work, whether the door is the catalogue's.
-const LOADS: [(&str, Work, bool); 6] = [
-    ("read", Work::Read, false),
-    ("read of 10 kB", Work::ReadBig, false),
-    ("read, /mcp/direct", Work::ReadDirect, false),
-    ("write", Work::Write, false),
-    ("tools/list of 1000 tools, /mcp/direct", Work::ListDirect, true),
-    ("retrieve_tools, 1000 tools", Work::Search, true),
+/// Caller of a load.
+#[derive(Clone, Copy)]
+enum By {
+    /// A key.
+    Key,
+    /// A key of the tenant with 1000 tools.
+    CataloguesKey,
+    /// A token of an identity provider.
+    Token,
+}
+
+/// Every kind of load that has a budget: its name, the work, who sends it.
+const LOADS: [(&str, Work, By); 7] = [
+    ("read", Work::Read, By::Key),
+    ("read with a token", Work::Read, By::Token),
+    ("read of 10 kB", Work::ReadBig, By::Key),
+    ("read, /mcp/direct", Work::ReadDirect, By::Key),
+    ("write", Work::Write, By::Key),
+    ("tools/list of 1000 tools, /mcp/direct", Work::ListDirect, By::CataloguesKey),
+    ("retrieve_tools, 1000 tools", Work::Search, By::CataloguesKey),
 ];
 
-/// Counts every load on a replica of the gateway whose database this is, and returns the table.
+/// Counts every load on a replica of the gateway whose database this is, and returns the table. The keys are those of the
+/// calls and of the catalogue, then a token.
 ///
 /// # Errors
 /// Valgrind is missing, an answer is wrong or missing, or a count is above its budget.
-pub async fn run(database_url: &str, data_dir: &Path, keys: [&str; 2]) -> Result<String> {
+pub async fn run(database_url: &str, data_dir: &Path, keys: [&str; 3]) -> Result<String> {
     let kept = std::env::var_os(KEEP).map(PathBuf::from);
     let folder = tempfile::Builder::new().prefix("mcpproxy-budget-").tempdir()?;
     let folder = kept.as_deref().unwrap_or(folder.path());
@@ -112,12 +125,16 @@ pub async fn run(database_url: &str, data_dir: &Path, keys: [&str; 2]) -> Result
     let budgets: BTreeMap<String, Cost> = serde_json::from_str(&budgets).with_context(|| FILE.to_owned())?;
     let (mut costs, mut dumps) = (BTreeMap::new(), 0);
     for era in [Era::Handshake, Era::Modern] {
-        for (name, work, of_catalogue) in LOADS {
+        for (name, work, by) in LOADS {
             let name = format!("{name}, {}", era.revision());
             say(&format!("budget: {name}"));
             dumps += 1;
-            let [calls, catalogue] = &doors;
-            let door = if of_catalogue { catalogue } else { calls };
+            let [calls, catalogue, person] = &doors;
+            let door = match by {
+                By::Key => calls,
+                By::CataloguesKey => catalogue,
+                By::Token => person,
+            };
             let mut cost = counter.count(door, (work, era), dumps).await.with_context(|| gateway.log())?;
             if budgets.get(&name).is_some_and(|budget| cost.is_above(budget)) {
                 // a connection to the database that is opened meanwhile is as much as a seventh of a load

@@ -288,7 +288,11 @@ impl<'a> Api<'a> {
         self.send(Method::PUT, Some(tenant), path, body).await.map(drop)
     }
 
-    async fn post(&self, tenant: Option<&str>, path: &str, body: &Value) -> Result<Value> {
+    /// Posts to the platform, or to a tenant.
+    ///
+    /// # Errors
+    /// If the gateway refuses.
+    pub async fn post(&self, tenant: Option<&str>, path: &str, body: &Value) -> Result<Value> {
         self.send(Method::POST, tenant, path, body).await
     }
 

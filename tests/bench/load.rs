@@ -184,6 +184,38 @@ pub async fn call_often(
     }
 }
 
+/// Client whose answers are not checked.
+pub struct Unchecked(Client);
+
+impl Unchecked {
+    /// Connects, without a handshake.
+    ///
+    /// # Errors
+    /// If the gateway does not listen.
+    pub async fn connect(door: &Door) -> Result<Unchecked> {
+        Client::connect(door, Work::List, Era::Modern, 0).await.map(Unchecked)
+    }
+
+    /// Lists tools with a token; returns the status.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub async fn list(&mut self, token: &str) -> Result<http::StatusCode> {
+        let client = &mut self.0;
+        let mut request = Request::post("/mcp").body(Full::from(
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"}}}}"#,
+        ))?;
+        client.set("mcp-method", "tools/list")?;
+        client.headers.remove("x-api-key");
+        client.headers.insert(header::AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {token}"))?);
+        request.headers_mut().clone_from(&client.headers);
+        client.wire.ready().await?;
+        let (head, body) = client.wire.send_request(request).await?.into_parts();
+        drop(Limited::new(body, ANSWER_BYTES_MAX).collect().await);
+        Ok(head.status)
+    }
+}
+
 /// A session with its stream; closed when dropped.
 pub struct OpenSession {
     _stream: hyper::body::Incoming,
@@ -239,8 +271,13 @@ impl Client {
         headers.insert(header::HOST, HeaderValue::from_str(&door.at.to_string())?);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        if let Some(key) = &door.key {
-            headers.insert("x-api-key", HeaderValue::from_str(key)?);
+        match &door.key {
+            // a token of an identity provider has three parts
+            Some(token) if token.contains('.') => {
+                headers.insert(header::AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {token}"))?);
+            }
+            Some(key) => drop(headers.insert("x-api-key", HeaderValue::from_str(key)?)),
+            None => {}
         }
         let through_gateway = door.key.is_some();
         let mut client = Client { work, era, through_gateway, wire, headers, number, asked: 0 };

@@ -4,7 +4,7 @@
 //! Everything stays on the loopback. Every answer is checked, a wrong one ends the run. With words as arguments
 //! only the rows whose name contains one of them are run; `soak` is the long run that looks at memory, `log` the one that
 //! reads millions of activity records, `telemetry` the one that compares gateways with and without traces, `budget` the one
-//! that counts instructions and allocations, `permissions` the one that compares tenants with and without rules and pending requests.
+//! that counts instructions and allocations, `logins` the one that compares keys with tokens of people, `permissions` the one that compares tenants with and without rules and pending requests.
 
 mod agentgateway;
 mod attackers;
@@ -22,9 +22,18 @@ mod gateway;
     reason = "the bad servers of the integration tests, where such things are allowed"
 )]
 mod hostile;
+#[path = "../it/support/idp.rs"]
+#[expect(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "the provider of the integration tests, where such things are allowed"
+)]
+mod idp;
 mod listeners;
 mod load;
 mod log;
+mod logins;
 mod nginx;
 mod permissions;
 mod postgres;
@@ -50,6 +59,7 @@ use self::agentgateway::Agentgateway;
 use self::beside::BadServers;
 use self::gateway::{Api, Gateway};
 use self::load::{Door, Era, Until, Work};
+use self::logins::Person;
 use self::nginx::Nginx;
 use self::postgres::Postgres;
 use self::report::{Count, Once, Report};
@@ -149,7 +159,8 @@ async fn run(filter: &[String]) -> Result<()> {
     }
     if asks_for(filter, budget::WORD) {
         let postgres = Postgres::find(&data_dir)?;
-        let table = budget::run(&postgres.url, &data_dir, [&keys.calls, &keys.catalogue]).await?;
+        let doors = [&keys.calls, &keys.catalogue, &keys.person.token].map(String::as_str);
+        let table = budget::run(&postgres.url, &data_dir, doors).await?;
         return Ok(write!(std::io::stdout(), "{table}")?);
     }
     if asks_for(filter, permissions::WORD) {
@@ -157,6 +168,12 @@ async fn run(filter: &[String]) -> Result<()> {
         let upstream = format!("http://{}/mcp", upstream.at);
         let tables = permissions::run(&api, &gateway, &upstream, &Postgres::find(&data_dir)?).await;
         return Ok(write!(std::io::stdout(), "{}", tables.with_context(|| gateway.log())?)?);
+    }
+    if asks_for(filter, logins::WORD) {
+        let tables = logins::run(&gateway, &keys.calls, &keys.person).await.with_context(|| gateway.log())?;
+        write!(std::io::stdout(), "{tables}")?;
+        ensure!(!compare::is_missed(&tables), "a bound is missed, or a control differs: see the verdicts");
+        return Ok(());
     }
     let nginx = Nginx::start(&folder.path().join("nginx"), upstream.at)?;
     if nginx.is_none() {
@@ -231,6 +248,8 @@ struct Keys {
     calls: String,
     catalogue: String,
     beside: String,
+    /// Of the tenant of `calls`.
+    person: Person,
 }
 
 /// Makes the database and what is in it, and leaves it as a stopped gateway does.
@@ -246,7 +265,8 @@ async fn prepare(
     let catalogue = api.tenant("catalogue", "cat", &format!("http://{}/catalogue", upstream.at)).await?;
     let beside = api.tenant(beside::TENANT, "up", &format!("http://{}/mcp", upstream.at)).await?;
     bad.add(&api).await?;
-    Ok(Keys { calls, catalogue, beside })
+    let person = Person::of(&api, "bench").await?;
+    Ok(Keys { calls, catalogue, beside, person })
 }
 
 /// Counts what a gateway that has not called anything yet asks of its upstream.
