@@ -15,6 +15,8 @@ mod token;
 #[cfg(test)]
 pub(crate) mod fixtures;
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
 
 pub use self::algorithm::{TokenAlgorithm, TokenFault};

@@ -1,5 +1,8 @@
 //! Metadata of the gateway as a protected resource (RFC 9728): where clients log in.
 
+#[cfg(test)]
+mod fuzz;
+
 use serde_json::{Value, json};
 
 use crate::domain::identity::PublicUrl;
@@ -63,7 +66,7 @@ fn is_listed(own: Option<&str>, host: &str) -> bool {
 /// Returns whether a request's host is the one of an issuer. Without a port, that one matches any port.
 fn is_host(own: &str, host: &str) -> bool {
     let name = match host.rsplit_once(':') {
-        Some((name, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => name,
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok() => name,
         _ => host,
     };
     own.eq_ignore_ascii_case(host) || own.eq_ignore_ascii_case(name)
