@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Api, Gateway, Mcp, Stage, Tenant, Tool, Upstream, eventually, settle};
+use crate::support::{Answer, Api, Gateway, Mcp, People, Stage, Tenant, Tool, Upstream, eventually, settle};
 
 /// A replica that came or went is noticed with the next heartbeat, 2 s later.
 const NOTICED: Duration = Duration::from_millis(3500);
@@ -115,6 +115,37 @@ async fn a_keys_minute() {
     let counted: Value = serde_json::from_str(shed["arguments"].as_str().unwrap()).unwrap();
     assert_eq!(counted, json!({"count": 6, "calls": 2, "searches": 2, "reads": 0, "lists": 2}), "{shed}");
     assert_eq!(shed["owner"], "agent", "{shed}");
+}
+
+/// A person's minute is a key's: of all tokens together, and of nobody else.
+#[tokio::test]
+async fn a_persons_minute() {
+    let mut stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::reads("look"), Tool::destroys("wipe")]).await;
+    tenant.add("up", &upstream).await;
+    let people = People::of(&stage, &tenant, "acme").await;
+    let person = people.person("agent", json!({"rate_limit": 5})).await;
+    let (colleague, key) = (people.person("agent", json!({})).await, tenant.agent().await);
+    five_pass(&person).await;
+    each_is_refused(&person).await;
+    assert_eq!(upstream.counts().calls, 2, "what was refused never left");
+    Mcp::bare(&person).run("read", "up:wipe", &json!({})).await.refused("server_mismatch");
+    // another token of the same person is no other minute
+    assert_eq!(passed(&people.again(&person, "person-0"), 3).await, 0);
+    assert_eq!((passed(&colleague, 8).await, passed(&key, 8).await), (8, 8));
+    people.change(json!({"rate_limit": null})).await;
+    assert_eq!(passed(&person, 70).await, 70);
+
+    stage.gateway.terminate();
+    assert!(stage.gateway.ended().await.success());
+    let next = Gateway::start(&stage.database, &[]).await;
+    let path = format!("/api/v1/activity?identity_id={}", person.id);
+    let log = next.ask_as(&tenant.platform).items(&path).await;
+    let shed = log.iter().find(|record| record["status"] == "rejected").unwrap_or_else(|| panic!("{log:?}"));
+    let found = ["type", "source", "error_code"].map(|name| shed[name].as_str().unwrap_or("-"));
+    assert_eq!(found, ["system", "system", "rate_limited"], "{shed}");
+    assert_eq!(shed["key_id"], Value::Null, "{shed}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{ON, modern, names, open, scene};
-use crate::support::{Api, DIRECT, Mcp, Stage};
+use crate::support::{Api, DIRECT, Mcp, People, Stage};
 
 /// What is answered to a request, but for its id.
 async fn answer(api: &Api, method: Method, path: &str) -> (u16, String, String) {
@@ -66,13 +66,16 @@ async fn who_must_declare_has_it_by_its_own_word_only() {
 
 #[tokio::test]
 async fn roles_without_tools_may_not_use_it() {
-    let (_stage, tenant) = scene().await;
+    let (stage, tenant) = scene().await;
+    let people = People::of(&stage, &tenant, "acme").await;
     for (role, may) in
         [("agent", true), ("operator", true), ("admin", true), ("auditor", false), ("approver", false)]
     {
-        let api = tenant.key(&json!({ "role": role })).await;
-        let listed = Mcp::direct(&api).request("tools/list", "{}").await;
-        assert_eq!(listed.status, if may { 200 } else { 403 }, "{role}: {listed:?}");
+        let key = tenant.key(&json!({ "role": role })).await;
+        for api in [key, people.person(role, json!({})).await] {
+            let listed = Mcp::direct(&api).request("tools/list", "{}").await;
+            assert_eq!(listed.status, if may { 200 } else { 403 }, "{role}: {listed:?}");
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::logins::{GATEWAY, SETTINGS, bearer, register, set_rules};
-use crate::support::{Answer, Api, Idp, Mcp, Stage, Tenant, Tool, Upstream, eventually, upstream};
+use crate::support::{Answer, Api, Idp, Mcp, People, Stage, Tenant, Tool, Upstream, eventually, upstream};
 
 /// The answer with everything that may differ taken out: the name asked for and the request's own id.
 fn normal(answer: &Answer, name: &str) -> (u16, String) {
@@ -151,8 +151,9 @@ async fn every_argument_of_the_tools() {
     let existing = "owned-by-a";
     let missing = "never-is-a";
     let theirs = Mcp::session(&a.agent().await).await;
+    let person = People::of(&stage, &b, "tenant-b").await.person("agent", json!({})).await;
     let agent = b.agent().await;
-    for client in [Mcp::bare(&agent), Mcp::modern(&agent)] {
+    for client in [Mcp::bare(&agent), Mcp::modern(&agent), Mcp::bare(&person), Mcp::modern(&person)] {
         for variant in ["read", "write", "destructive"] {
             for tool in ["reader", "writer", "wiper", "nothing"] {
                 let mut answers = Vec::new();
@@ -172,9 +173,11 @@ async fn every_argument_of_the_tools() {
         }
         assert_eq!(answers[0], answers[1], "retrieve_tools");
     }
-    let stolen = Mcp::in_session(&agent, theirs.session_id()).request("tools/list", "{}").await;
-    let garbage = Mcp::in_session(&agent, "garbage").request("tools/list", "{}").await;
-    assert_eq!((stolen.status, stolen.text), (garbage.status, garbage.text));
+    for caller in [&agent, &person] {
+        let stolen = Mcp::in_session(caller, theirs.session_id()).request("tools/list", "{}").await;
+        let garbage = Mcp::in_session(caller, "garbage").request("tools/list", "{}").await;
+        assert_eq!((stolen.status, stolen.text), (garbage.status, garbage.text));
+    }
     assert_eq!(upstream.counts().calls, 0);
 }
 
@@ -204,15 +207,18 @@ async fn lists_totals_scores_and_descriptions_do_not_move() {
     let upstream = Upstream::handshake(upstream::zoo()).await;
     b.add_with("zoo", &upstream, json!({"enabled": true})).await;
     let operator = b.operator().await;
+    let person = People::of(&stage, &b, "tenant-b").await.person("operator", json!({})).await;
     let before = seen_by(&operator).await;
+    assert_eq!(seen_by(&person).await, before, "a person sees what a key does");
     let crowd: Vec<Tool> = (0..200).map(|n| Tool::reads(&format!("reader_tool_{n}"))).collect();
     let crowd = Upstream::handshake(crowd).await;
     a.add("crowd", &crowd).await;
     a.add("zoo", &crowd).await;
     a.platform.patch("/api/v1/settings", &json!({"max_operation": "read"})).await.expect(200);
     a.agent().await;
-    let after = seen_by(&operator).await;
-    assert_eq!(before, after);
+    for caller in [&operator, &person] {
+        assert_eq!(before, seen_by(caller).await);
+    }
     // the same name is two servers
     let ours = Mcp::bare(&operator).run("write", "zoo:writer", &json!({})).await;
     ours.ok();

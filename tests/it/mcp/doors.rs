@@ -4,7 +4,7 @@ use mcpproxy::faces::rest::ROUTES;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::{Mcp, Stage};
+use crate::support::{Mcp, People, Stage};
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
 
@@ -87,10 +87,15 @@ async fn foreign_hosts_and_origins_are_turned_away() {
 async fn roles_without_tools_may_not_use_them() {
     let stage = Stage::start().await;
     let tenant = stage.tenant("acme").await;
+    let people = People::of(&stage, &tenant, "acme").await;
+    let mut callers = Vec::new();
     for (role, may) in
         [("agent", true), ("operator", true), ("admin", true), ("auditor", false), ("approver", false)]
     {
-        let api = tenant.key(&json!({ "role": role })).await;
+        callers.push((role, may, tenant.key(&json!({ "role": role })).await));
+        callers.push((role, may, people.person(role, json!({})).await));
+    }
+    for (role, may, api) in callers {
         let listed = Mcp::bare(&api).request("tools/list", "{}").await;
         let tools = listed.json()["result"]["tools"].as_array().map_or(0, Vec::len);
         let found = Mcp::bare(&api).call("retrieve_tools", &json!({"query": "anything"})).await;

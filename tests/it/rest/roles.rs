@@ -6,7 +6,7 @@ use mcpproxy::faces::rest::ROUTES;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::Stage;
+use crate::support::{Api, People, Stage};
 
 const ROLES: [&str; 5] = ["agent", "auditor", "operator", "admin", "approver"];
 
@@ -177,19 +177,34 @@ async fn every_route_for_every_role() {
     let stage = Stage::start().await;
     let tenant = stage.tenant("acme").await;
     for role in ROLES {
-        let api = tenant.key(&json!({ "role": role })).await;
-        for (method, path, may) in DOORS {
-            let how: Method = method.parse().unwrap();
-            let answer = api.ask(how, &address(path), body(method, path).as_ref()).await;
-            let entered = answer.status != 403;
-            assert_eq!(entered, may.contains(&role), "{role} {method} {path}: {answer:?}");
-            assert!(
-                (200..500).contains(&answer.status) && answer.status != 405,
-                "{role} {method} {path}: {answer:?}"
-            );
-            if !entered {
-                answer.refused(403, if *may == DECIDE { "not_approver" } else { "forbidden" });
-            }
+        each_door(&tenant.key(&json!({ "role": role })).await, role).await;
+    }
+}
+
+/// The same doors for people who log in.
+#[tokio::test]
+async fn every_route_for_people_of_every_role() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let people = People::of(&stage, &tenant, "acme").await;
+    for role in ROLES {
+        each_door(&people.person(role, json!({})).await, role).await;
+    }
+}
+
+/// Tries each door as somebody of a role.
+async fn each_door(api: &Api, role: &str) {
+    for (method, path, may) in DOORS {
+        let how: Method = method.parse().unwrap();
+        let answer = api.ask(how, &address(path), body(method, path).as_ref()).await;
+        let entered = answer.status != 403;
+        assert_eq!(entered, may.contains(&role), "{role} {method} {path}: {answer:?}");
+        assert!(
+            (200..500).contains(&answer.status) && answer.status != 405,
+            "{role} {method} {path}: {answer:?}"
+        );
+        if !entered {
+            answer.refused(403, if *may == DECIDE { "not_approver" } else { "forbidden" });
         }
     }
 }
