@@ -4,7 +4,7 @@
 //! that.
 //!
 //! - [`app`] (4) builds everything and owns configuration, telemetry and the life of the process.
-//! - [`faces`] (3) speak to clients: `mcp` and `rest`, which share `http`, `auth` and `wire`.
+//! - [`faces`] (3) speak to clients: `mcp`, `rest`, `acp` and `console`, which share `http`, `auth` and `wire`.
 //! - [`gateway`] (2) holds the use cases; only this floor knows both store and upstream.
 //! - [`store`] (1) is Postgres; [`upstream`] (1) is the client side of MCP.
 //! - [`domain`] (0) is pure: values and decisions.

@@ -422,6 +422,7 @@ fn faces(config: &Config, gateway: &Arc<Gateway>) -> Arc<Faces> {
             streams_per_key_max: config.limits.streams_per_key_max,
             header_read_timeout: config.limits.header_read_timeout,
             direct_enabled: config.direct.enabled,
+            console_enabled: config.console.enabled,
         },
     })
 }

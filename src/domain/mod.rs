@@ -59,5 +59,6 @@ pub mod trace;
 pub mod uri_template;
 pub mod validation;
 pub mod web_page;
+pub mod web_session;
 pub mod webhook;
 pub mod yaml;

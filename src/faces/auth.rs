@@ -61,6 +61,17 @@ impl Presented<'_> {
         self.credential.is_some()
     }
 
+    /// Presents the session of this cookie, if the request presents nothing else.
+    pub fn or_session<'a>(self, cookie: Option<&'a str>) -> Presented<'a>
+    where
+        Self: 'a,
+    {
+        Presented {
+            credential: self.credential.or(cookie.map(PresentedCredential::Session)),
+            tenant: self.tenant,
+        }
+    }
+
     /// Reads `X-API-Key`, `Authorization: Bearer` and `X-Tenant`.
     ///
     /// # Errors

@@ -9,16 +9,17 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use futures_util::future::Either;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::auth::{Challenge, HeaderFault, Presented, single};
+use super::auth::{Challenge, Presented};
 use super::client::ClientAddress;
+use super::hosts::{HasOwnPages, check_host, check_origin, host};
 use super::listener::{Doors, FirstHandler, Peer, Routes, serve_connections};
 use super::mcp::{self, Endpoint};
 use super::request::{self, AdmittedRequest, RequestId};
-use super::{Faces, acp, auth, landing, rest, wire};
+use super::{Faces, acp, auth, console, landing, rest, session_cookie, wire};
 use crate::gateway::{AuthError, Readiness};
 
 /// Returns the handler of requests over MCP, which go to it in one future. The layers and boxes of a router would copy that
@@ -43,6 +44,7 @@ fn router(faces: Arc<Faces>) -> Router {
         .nest("/api/v1", rest::router())
         .fallback(|request: Request| async move { wire::error::not_found(request::id(&request)) })
         .layer(middleware::from_fn_with_state(Arc::clone(&faces), gate))
+        .merge(console::router(&faces))
         .merge(health())
         .with_state(faces)
 }
@@ -105,10 +107,17 @@ async fn let_in<F: Future<Output = Response>>(
         Ok(read) => read,
         Err(fault) => return fault.refuse(&id),
     };
-    if let Err(message) = check_host(faces, host).and_then(|()| check_origin(faces, headers)) {
+    let path = request.uri().path();
+    let is_rest = faces.options.console_enabled && path.starts_with("/api/v1/");
+    let has_own = if is_rest { HasOwnPages::Yes } else { HasOwnPages::No };
+    if let Err(message) = check_host(faces, host).and_then(|()| check_origin(faces, headers, host, has_own)) {
         return wire::error::render(StatusCode::FORBIDDEN, "forbidden", message, None, Some(&id));
     }
-    let path = request.uri().path();
+    let presented = match is_rest.then(|| session_cookie::for_rest(request.method(), headers)) {
+        None => presented,
+        Some(Ok(cookie)) => presented.or_session(cookie),
+        Some(Err(fault)) => return fault.refuse(&id),
+    };
     if path.starts_with("/.well-known/") {
         return well_known(faces, request.method(), (host.unwrap_or_default(), path), &id);
     }
@@ -169,51 +178,6 @@ fn well_known(faces: &Faces, method: &Method, (host, path): (&str, &str), id: &s
     response
 }
 
-/// Returns the host that a request names, in its `Host` header or, where it has none, in its target.
-fn host(request: &Request) -> Result<Option<&str>, HeaderFault> {
-    let header = single(request.headers(), "Host")?.map(|value| value.to_str().unwrap_or_default());
-    let target = request.uri().authority().map(http::uri::Authority::as_str);
-    match (header, target) {
-        (Some(header), Some(target)) if !is_same_authority(header, target) => {
-            Err(HeaderFault { name: "Host", message: "Host and the request target name different hosts" })
-        }
-        (header, target) => Ok(header.or(target)),
-    }
-}
-
-/// Compares two authorities. A missing port means 80.
-fn is_same_authority(one: &str, other: &str) -> bool {
-    let one = one.strip_suffix(":80").unwrap_or(one);
-    one.eq_ignore_ascii_case(other.strip_suffix(":80").unwrap_or(other))
-}
-
-/// Checks the host, so that a page in a browser cannot reach a local gateway under a name of its own choosing.
-fn check_host(faces: &Faces, host: Option<&str>) -> Result<(), &'static str> {
-    let known =
-        host.is_some_and(|host| faces.options.allowed_hosts.iter().any(|allowed| same_host(allowed, host)));
-    if known { Ok(()) } else { Err("this Host is not one of server.allowed_hosts") }
-}
-
-/// Returns whether `host` matches an allowed one. Without a port, that one matches any port; `*` matches any host.
-fn same_host(allowed: &str, host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => name,
-        _ => host,
-    };
-    allowed == "*" || allowed.eq_ignore_ascii_case(host) || allowed.eq_ignore_ascii_case(name)
-}
-
-fn check_origin(faces: &Faces, headers: &HeaderMap) -> Result<(), &'static str> {
-    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
-    let origin = origin.to_str().unwrap_or_default();
-    let known = faces
-        .options
-        .allowed_origins
-        .iter()
-        .any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin));
-    if known { Ok(()) } else { Err("this Origin is not one of server.allowed_origins") }
-}
-
 /// Serves clients until `stop`, then waits for their last requests, at most for `drain`. Returns the end of `drain`: the
 /// deadline of what must end after the connections.
 pub async fn serve(
@@ -226,24 +190,4 @@ pub async fn serve(
     let doors = Doors { connections, header_read_timeout: faces.options.header_read_timeout };
     let routes = Routes::new(router(Arc::clone(&faces))).after(over_mcp(&faces));
     serve_connections(listener, routes, doors, (stop, drain)).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::same_host;
-
-    #[test]
-    fn hosts() {
-        for (allowed, host, expected) in [
-            ("localhost", "localhost:8080", true),
-            ("localhost", "LOCALHOST", true),
-            ("gw.example:443", "gw.example:443", true),
-            ("gw.example:443", "gw.example:444", false),
-            ("[::1]", "[::1]:8080", true),
-            ("localhost", "localhost.evil.example", false),
-            ("*", "anything", true),
-        ] {
-            assert_eq!(same_host(allowed, host), expected, "{allowed} {host}");
-        }
-    }
 }

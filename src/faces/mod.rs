@@ -1,4 +1,4 @@
-//! Floor 3: the faces. `mcp` and `rest` share `http`, `auth` and `wire`, and know nothing of each other. `cli` is a client
+//! Floor 3: the faces. `mcp`, `rest`, `acp` and `console` share `http`, `auth` and `wire`, and know nothing of each other. `cli` is a client
 //! of `rest`, and meets it on the wire only.
 
 mod acp;
@@ -8,6 +8,8 @@ pub mod body;
 pub mod cli;
 mod client;
 pub mod connections;
+mod console;
+mod hosts;
 pub mod http;
 mod impatient;
 mod landing;
@@ -15,6 +17,7 @@ mod listener;
 pub mod mcp;
 mod request;
 pub mod rest;
+mod session_cookie;
 pub mod sse;
 pub mod wire;
 
@@ -43,6 +46,8 @@ pub struct FaceOptions {
     pub header_read_timeout: Duration,
     /// Whether the deployment has `/mcp/direct` at all.
     pub direct_enabled: bool,
+    /// Whether the console is served.
+    pub console_enabled: bool,
 }
 
 impl Faces {

@@ -56,6 +56,7 @@ mod wear_off;
 mod web_cookies;
 mod web_drafts;
 mod web_provenance;
+mod web_sessions;
 
 pub use activity_find::ActivityHits;
 pub use activity_read::{ActivityFilter, ActivityRow};
@@ -110,6 +111,7 @@ pub use vitals::{StorePoolVitals, StoreVitals};
 pub use wear_off::Silence;
 pub use web_cookies::{CookieOwners, CookiePlace, CookiesStored, FoundCookies};
 pub use web_drafts::{DraftPlace, DraftStored};
+pub use web_sessions::{NewWebSession, SessionHolder, SessionLogin, WebSessionRow, WebSessionRules};
 
 use leftovers::Leftovers;
 use reach::Reach;

@@ -18,6 +18,8 @@ mod conformance;
 #[cfg(test)]
 mod consent;
 #[cfg(test)]
+mod console;
+#[cfg(test)]
 mod counts;
 #[cfg(test)]
 mod credentials;

@@ -39,8 +39,8 @@ pub use given::GivenSettings;
 pub use search::EmbeddingsSettings;
 pub use secret::{MasterKey, Secret, named_key};
 pub use sections::{
-    Activity, Database, DatabaseLocation, Direct, IdentitySettings, LimitSettings, LogFormat, OtlpProtocol,
-    ServerSettings, Telemetry,
+    Activity, ConsoleSettings, Database, DatabaseLocation, Direct, IdentitySettings, LimitSettings,
+    LogFormat, OauthSettings, OtlpProtocol, ServerSettings, Telemetry,
 };
 pub use stdio::StdioCommand;
 
@@ -64,6 +64,10 @@ pub struct Config {
     pub master_keys: Vec<MasterKey>,
     /// Settings of logins with an identity provider.
     pub identity: IdentitySettings,
+    /// Settings of the console.
+    pub console: ConsoleSettings,
+    /// Settings of logins by browser.
+    pub oauth: OauthSettings,
     /// Networks that are not public and in which upstreams are allowed all the same.
     pub egress_allow: Vec<IpNet>,
     /// Setting `stdio.enabled`: programs may run as upstream servers.
@@ -189,6 +193,8 @@ impl Config {
             session_keys: keys.sessions,
             master_keys: keys.master,
             identity: sections.identity,
+            console: sections.console,
+            oauth: sections.oauth,
             egress_allow: sections.egress.allow,
             stdio_enabled: sections.stdio.enabled.holds(ambient.host.in_kubernetes),
             stdio_hide_data_dir: sections.stdio.hide_data_dir,
@@ -276,6 +282,8 @@ struct Sections {
     sessions: sections::SessionsSection,
     secrets: sections::SecretsSection,
     identity: IdentitySettings,
+    console: ConsoleSettings,
+    oauth: OauthSettings,
     egress: sections::EgressSection,
     stdio: stdio::StdioSection,
     search: EmbeddingsSettings,

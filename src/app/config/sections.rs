@@ -54,6 +54,36 @@ pub struct IdentitySettings {
     pub jwks_stale_max: Duration,
 }
 
+/// Settings of the console.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConsoleSettings {
+    /// True if the console is served.
+    pub enabled: bool,
+    /// Name of the issuer whose login the console offers; `None` for none.
+    #[serde(deserialize_with = "optional")]
+    pub issuer: Option<String>,
+    /// Client id of the gateway at that provider; `None` for the URL of its own metadata.
+    #[serde(deserialize_with = "optional")]
+    pub client_id: Option<String>,
+    /// Client secret at that provider; `None` for a public client.
+    #[serde(deserialize_with = "optional")]
+    pub client_secret: Option<Secret>,
+}
+
+/// Settings of logins by browser.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OauthSettings {
+    /// URL of the metadata that is the gateway's client id; `None` for its own.
+    #[serde(deserialize_with = "optional")]
+    pub client_metadata_url: Option<String>,
+    /// Timeout of a request to a provider.
+    pub timeout: Duration,
+    /// Time for which a login that was begun can be completed.
+    pub connect_ttl: Duration,
+}
+
 /// Location of the database, and how to connect to it.
 #[derive(Clone, Debug)]
 pub struct Database {

@@ -11,8 +11,9 @@ use super::{secret, stdio};
 /// Most entries of a list.
 const LIST_ENTRIES_MAX: usize = 1000;
 /// Settings whose values are never shown.
-const SECRET: [&str; 7] = [
+const SECRET: [&str; 8] = [
     "auth.bootstrap_key",
+    "console.client_secret",
     "database.direct_url",
     "database.url",
     "search.embeddings_api_key",

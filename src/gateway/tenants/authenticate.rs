@@ -68,13 +68,18 @@ pub enum PresentedCredential<'a> {
     ApiKey(&'a str),
     /// Bearer token: an API key, or a token of an identity provider.
     Bearer(&'a str),
+    /// Cookie of a session of the console.
+    Session(&'a str),
 }
 
 impl<'a> PresentedCredential<'a> {
     /// Returns the secret itself.
     pub fn text(self) -> &'a str {
-        let (PresentedCredential::ApiKey(text) | PresentedCredential::Bearer(text)) = self;
-        text
+        match self {
+            PresentedCredential::ApiKey(text)
+            | PresentedCredential::Bearer(text)
+            | PresentedCredential::Session(text) => text,
+        }
     }
 }
 
@@ -111,6 +116,12 @@ impl Tenants {
             return Err(AuthError::Unavailable);
         }
         let caller = self.authenticated(credential, tenant).await?;
+        self.admitted(caller)
+    }
+
+    /// Returns a caller who was found, if nothing but the credential keeps requests out: expiry, suspension, a tenant that could not be
+    /// loaded.
+    pub(super) fn admitted(&self, caller: Arc<Caller>) -> Result<Arc<Caller>, AuthError> {
         if caller.key.is_none() {
             return if self.is_behind(&caller) { Err(AuthError::Unavailable) } else { Ok(caller) };
         }
@@ -137,6 +148,9 @@ impl Tenants {
         tenant: Option<&str>,
     ) -> Result<Arc<Caller>, AuthError> {
         let secret = credential.text();
+        if let PresentedCredential::Session(cookie) = credential {
+            return self.session_of_cookie(cookie, tenant).await.map(|session| session.caller);
+        }
         let hash = hash_key(secret);
         if self.options.bootstrap.is(&hash) {
             return self.platform_caller(tenant).await;
@@ -214,7 +228,7 @@ impl Tenants {
         Ok(found.tenant_id())
     }
 
-    async fn platform_caller(&self, tenant: Option<&str>) -> Result<Arc<Caller>, AuthError> {
+    pub(super) async fn platform_caller(&self, tenant: Option<&str>) -> Result<Arc<Caller>, AuthError> {
         let live = match tenant {
             None => None,
             Some(name) => {

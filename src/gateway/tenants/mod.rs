@@ -17,6 +17,7 @@ mod strangers;
 mod suspension;
 mod tenancy;
 mod uses;
+mod web_sessions;
 
 pub use self::administer::QuotaView;
 pub use self::answers::{AskingKeys, NamedKeys};
@@ -31,6 +32,7 @@ pub use self::live::policies::{CallerPolicies, CompiledPolicy};
 pub use self::logins::{FindingGrade, IssuerFinding, IssuerRequest, RulesView};
 pub use self::memory::{MEMORY_RETRY_AFTER_S, overloaded};
 pub use self::policies::PolicyView;
+pub use self::web_sessions::{ConsoleSession, SessionCookie, SessionView};
 
 pub(in crate::gateway) use self::embedded::Embedded;
 pub(in crate::gateway) use self::limits::{Shed, Sheds};
@@ -45,6 +47,7 @@ use self::logins::Logins;
 use self::suspension::Suspensions;
 use self::tenancy::Tenancy;
 use self::uses::Uses;
+use self::web_sessions::WebSessions;
 use super::catalog::Catalogs;
 use super::{EmbeddingsOptions, Ground, Lifecycle, Options};
 use crate::store::Store;
@@ -68,6 +71,8 @@ pub struct Tenants {
     pub(super) uses: Uses,
     /// Issuers of tokens, and people who log in.
     pub(super) logins: Logins,
+    /// Look-ups of sessions of the console.
+    web_sessions: WebSessions,
     /// State of the embeddings service; `None` without one.
     pub(super) embedded: Option<Embedded>,
 }
@@ -82,6 +87,7 @@ impl Tenants {
             suspensions: Suspensions::default(),
             uses: Uses::default(),
             logins: Logins::new(&options.logins),
+            web_sessions: WebSessions::default(),
             embedded: options.embeddings.as_ref().map(EmbeddingsOptions::space).map(Embedded::new),
             store,
             upstreams,

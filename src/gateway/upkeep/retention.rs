@@ -24,6 +24,7 @@ impl Upkeep {
         self.report_once("expired results", self.delete_expired_texts().await);
         self.report_once("expired drafts", self.delete_expired_drafts().await);
         self.report_once("expired cookies", self.delete_expired_cookies().await);
+        self.report_once("expired web sessions", self.delete_expired_web_sessions().await);
         match self.store.take_lease("retention", self.replica).await {
             Ok(None) => {}
             Ok(Some(_)) => {
@@ -54,6 +55,11 @@ impl Upkeep {
     /// Deletes kept cookies of web pages that have expired.
     async fn delete_expired_cookies(&self) -> Result<(), StoreError> {
         self.batches(|| self.store.delete_expired_cookies()).await.map(drop)
+    }
+
+    /// Deletes sessions of the console that have expired.
+    async fn delete_expired_web_sessions(&self) -> Result<(), StoreError> {
+        self.batches(|| self.store.delete_expired_web_sessions()).await.map(drop)
     }
 
     /// Deletes vectors that no replica uses.

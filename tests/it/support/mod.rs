@@ -31,6 +31,7 @@ mod scrape;
 mod stage;
 mod unread;
 pub mod upstream;
+mod visitor;
 mod wait;
 
 pub use self::acp::Acp;
@@ -61,4 +62,5 @@ pub use self::receiver::{Delivered, Nod, Receiver};
 pub use self::scrape::{ADMIN, Page};
 pub use self::stage::{Stage, Tenant};
 pub use self::upstream::{Tool, Upstream};
+pub use self::visitor::{SESSION, Visitor};
 pub use self::wait::{eventually, settle};

@@ -173,7 +173,7 @@ impl Tenants {
     }
 
     /// Returns a tenant with its access loaded; `None` if it is deleted.
-    pub(super) async fn live_for_login(
+    pub(in crate::gateway::tenants) async fn live_for_login(
         &self,
         tenant: TenantId,
     ) -> Result<Option<Arc<LiveTenant>>, AuthError> {

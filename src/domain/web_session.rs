@@ -1,0 +1,109 @@
+//! Sessions of people in a browser: the secret that a cookie holds, and what is derived from it.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use super::seal::Key;
+use super::text_enum::text_enum;
+
+/// Bytes of a secret: 256 random bits.
+pub const SECRET_BYTES: usize = 32;
+/// Characters of a secret in a cookie.
+const COOKIE_CHARS: usize = 43;
+/// Purpose of the key that forms of a session carry.
+const FORM_PURPOSE: &[u8] = b"mcpproxy console forms v1";
+/// Purpose of the digest of the bootstrap key.
+const PROOF_PURPOSE: &[u8] = b"mcpproxy console bootstrap v1";
+
+text_enum! {
+    /// Credential that a session was begun with.
+    pub enum SessionKind {
+        /// An API key of a tenant.
+        ApiKey = "api_key",
+        /// The platform operator's key.
+        BootstrapKey = "bootstrap_key",
+        /// A login at an identity provider.
+        Person = "person",
+    }
+}
+
+/// Secret of a session, or of another thing that a browser holds in a cookie. Only its hash is stored.
+pub struct CookieSecret(Zeroizing<[u8; SECRET_BYTES]>);
+
+impl CookieSecret {
+    /// Creates a secret from random bytes.
+    pub fn new(bytes: [u8; SECRET_BYTES]) -> CookieSecret {
+        CookieSecret(Zeroizing::new(bytes))
+    }
+
+    /// Reads the value of a cookie; `None` for any text that [`CookieSecret::cookie`] does not make.
+    pub fn read(cookie: &str) -> Option<CookieSecret> {
+        if cookie.len() != COOKIE_CHARS {
+            return None;
+        }
+        let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(cookie).ok()?);
+        Some(CookieSecret::new(bytes.as_slice().try_into().ok()?))
+    }
+
+    /// Returns the value of the cookie.
+    pub fn cookie(&self) -> Zeroizing<String> {
+        Zeroizing::new(URL_SAFE_NO_PAD.encode(self.0.as_slice()))
+    }
+
+    /// Returns the SHA-256 of the secret, under which the session is stored.
+    pub fn hash(&self) -> [u8; 32] {
+        Sha256::digest(self.0.as_slice()).into()
+    }
+
+    /// Returns the text that forms of the session carry, so that no other site can make them.
+    pub fn form_token(&self) -> String {
+        URL_SAFE_NO_PAD.encode(Key::of_secret(self.0.as_slice(), FORM_PURPOSE).expose())
+    }
+
+    /// Returns whether a form carries the text of the session, in constant time.
+    pub fn is_form_token(&self, token: &str) -> bool {
+        self.form_token().as_bytes().ct_eq(token.as_bytes()).into()
+    }
+
+    /// Returns the digest of a key's hash under the secret: it tells nobody about the key who does not hold the cookie.
+    pub fn proof_of(&self, key_hash: &[u8; 32]) -> [u8; 32] {
+        *Key::of_secret(self.0.as_slice(), PROOF_PURPOSE).derive(key_hash).expose()
+    }
+}
+
+impl fmt::Debug for CookieSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_survives_its_cookie_and_nothing_else_is_read() {
+        let secret = CookieSecret::new([7; 32]);
+        let cookie = secret.cookie();
+        let read = CookieSecret::read(&cookie).unwrap();
+        assert_eq!((read.hash(), read.form_token()), (secret.hash(), secret.form_token()));
+        for bad in ["", "x", &cookie[1..], &format!("{}=", *cookie), &format!("{}!", &cookie[1..])] {
+            assert!(CookieSecret::read(bad).is_none(), "{bad}");
+        }
+        assert_eq!(format!("{secret:?}"), "[redacted]");
+    }
+
+    #[test]
+    fn what_is_derived_differs_by_secret_and_purpose() {
+        let (one, other) = (CookieSecret::new([1; 32]), CookieSecret::new([2; 32]));
+        assert!(one.is_form_token(&one.form_token()) && !one.is_form_token(&other.form_token()));
+        assert!(!one.is_form_token("") && !one.is_form_token(&one.cookie()));
+        assert_ne!(one.proof_of(&[0; 32]), one.proof_of(&[3; 32]));
+        assert_ne!(one.proof_of(&[0; 32]), other.proof_of(&[0; 32]));
+    }
+}

@@ -1,0 +1,42 @@
+//! Files that pages load, from the program itself.
+
+use std::sync::LazyLock;
+
+use axum::extract::Path;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, StatusCode, header};
+use sha2::{Digest, Sha256};
+
+/// Files by name: content type and text.
+const FILES: [(&str, &str, &str); 1] =
+    [("console.css", "text/css; charset=utf-8", include_str!("static/console.css"))];
+/// Bytes of a digest that name a version.
+const VERSION_BYTES: usize = 8;
+
+/// Versions of the files, in the order of [`FILES`].
+static VERSIONS: LazyLock<Vec<String>> = LazyLock::new(|| FILES.map(|(_, _, text)| version(text)).to_vec());
+
+fn version(text: &str) -> String {
+    Sha256::digest(text).iter().take(VERSION_BYTES).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the URL of the style sheet, another one for each version.
+pub(in crate::faces) fn stylesheet() -> String {
+    let version = VERSIONS.first().map_or("", String::as_str);
+    format!("/console/static/console.css?v={version}")
+}
+
+/// Answers a request for a file. A browser asks again with the version that it has, and gets nothing if that is still right.
+pub(super) async fn serve(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    let found = FILES.iter().zip(VERSIONS.iter()).find(|((known, _, _), _)| *known == name);
+    let Some(((_, content_type, text), version)) = found else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let tag = format!("\"{version}\"");
+    let kept = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok()).unwrap_or_default();
+    let caching = [(header::ETAG, tag.clone()), (header::CACHE_CONTROL, "public, max-age=86400".to_owned())];
+    if kept.split(',').any(|kept| kept.trim().trim_start_matches("W/") == tag) {
+        return (StatusCode::NOT_MODIFIED, caching).into_response();
+    }
+    (caching, [(header::CONTENT_TYPE, *content_type)], *text).into_response()
+}

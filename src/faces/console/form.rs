@@ -1,0 +1,88 @@
+//! Bodies of forms.
+
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use http::{HeaderMap, StatusCode, header};
+use tokio::time::timeout;
+use url::form_urlencoded;
+use zeroize::Zeroizing;
+
+/// Largest form, in bytes.
+const FORM_BYTES_MAX: usize = 16 * 1024;
+/// Longest time for a browser to send a form.
+const FORM_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Content type of a form.
+const CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
+
+/// Fields of a form, each once. They may hold a key, so they are wiped.
+#[derive(Default)]
+pub(super) struct Form(Vec<(String, Zeroizing<String>)>);
+
+/// Reason why a form was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FormFault {
+    /// Status of the response.
+    pub(super) status: StatusCode,
+    /// Sentence for the person: the fault, and a way out.
+    pub(super) text: &'static str,
+}
+
+impl Form {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// It is no form, too large, too slow, or has a field twice.
+    pub(super) async fn read(headers: &HeaderMap, body: Body) -> Result<Form, FormFault> {
+        let declared = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let essence = declared.unwrap_or_default().split(';').next().unwrap_or_default();
+        if !essence.trim().eq_ignore_ascii_case(CONTENT_TYPE) {
+            let (status, text) =
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "The request is no form of the console.");
+            return Err(FormFault { status, text });
+        }
+        let read = timeout(FORM_WAIT_MAX, to_bytes(body, FORM_BYTES_MAX)).await;
+        let slow =
+            |_| FormFault { status: StatusCode::REQUEST_TIMEOUT, text: "The form did not arrive in time." };
+        let large = |_| FormFault {
+            status: StatusCode::PAYLOAD_TOO_LARGE,
+            text: "The form is too large or was cut off: at most 16 KiB are read.",
+        };
+        Form::parse(&read.map_err(slow)?.map_err(large)?)
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Form, FormFault> {
+        let mut fields: Vec<(String, Zeroizing<String>)> = Vec::new();
+        for (name, value) in form_urlencoded::parse(bytes) {
+            if fields.iter().any(|(known, _)| *known == name) {
+                let text = "The form has a field twice: load the page again.";
+                return Err(FormFault { status: StatusCode::BAD_REQUEST, text });
+            }
+            fields.push((name.into_owned(), Zeroizing::new(value.into_owned())));
+        }
+        Ok(Form(fields))
+    }
+
+    /// Returns a field; empty if the form does not have it.
+    pub(super) fn field(&self, name: &str) -> &str {
+        self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_come_once() {
+        let form = Form::parse(b"a=b+c&d=%26&e").unwrap_or_else(|fault| panic!("{fault:?}"));
+        assert_eq!(
+            (form.field("a"), form.field("d"), form.field("e"), form.field("f")),
+            ("b c", "&", "", "")
+        );
+        assert_eq!(
+            Form::parse(b"a=1&b=2&a=1").err().map(|fault| fault.status),
+            Some(StatusCode::BAD_REQUEST)
+        );
+    }
+}

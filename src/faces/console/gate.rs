@@ -1,0 +1,195 @@
+//! The gate of the console: host, origin, session and the text of its forms, before anything is routed.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Redirect, Response};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+
+use super::form::Form;
+use super::{LOGIN, LOGOUT, page, return_to};
+use crate::domain::web_session::CookieSecret;
+use crate::faces::auth::{HeaderFault, single};
+use crate::faces::hosts::{HasOwnPages, check_host, check_origin, host, is_own_origin};
+use crate::faces::listener::Peer;
+use crate::faces::{Faces, client, request, session_cookie, wire};
+use crate::gateway::{AuthError, Client, ConsoleSession, SUSPENDED};
+
+/// Prefix of the files that pages load, which are open to everybody.
+const STATIC: &str = "/console/static/";
+
+/// Facts about a request that passed the gate.
+pub(super) struct Visit {
+    /// Session of the visitor; `None` for one who is not logged in.
+    pub(super) session: Option<ConsoleSession>,
+    /// Secret of the cookie, whether or not a session has it.
+    pub(super) secret: Option<CookieSecret>,
+    /// Fields of the form; empty without one.
+    pub(super) form: Form,
+    /// Connection of the request; `None` without one.
+    pub(super) peer: Option<Peer>,
+    /// Address of the visitor; `None` without a connection.
+    pub(super) address: Option<IpAddr>,
+    /// Program of the visitor, as it names itself.
+    pub(super) client: Client,
+    request_id: String,
+}
+
+impl Visit {
+    /// Returns the id of the request.
+    pub(super) fn request_id(&self) -> Option<&str> {
+        Some(&self.request_id)
+    }
+
+    /// Returns the hidden text of the session's forms; empty without a session.
+    pub(super) fn form_token(&self) -> String {
+        self.secret.as_ref().map(CookieSecret::form_token).unwrap_or_default()
+    }
+}
+
+/// Response of the gate in the place of the route's.
+struct Refusal(Box<Response>);
+
+impl From<Response> for Refusal {
+    fn from(response: Response) -> Refusal {
+        Refusal(Box::new(response))
+    }
+}
+
+/// Admits or refuses a request, and puts its [`Visit`] among its extensions.
+pub(super) async fn gate(State(faces): State<Arc<Faces>>, request: Request, next: Next) -> Response {
+    let id = request::usable_id(request.headers()).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+    let mut response = match admit(&faces, request, &id).await {
+        Ok(request) => next.run(request).await,
+        Err(Refusal(response)) => *response,
+    };
+    let headers = response.headers_mut();
+    page::guard(headers);
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        headers.insert(request::ID, id);
+    }
+    if faces.gateway.life.is_leaving() {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<Request, Refusal> {
+    let (parts, body) = request.into_parts();
+    let request = Request::from_parts(parts.clone(), axum::body::Body::empty());
+    let (headers, path) = (&parts.headers, parts.uri.path());
+    let forbidden = |text: &str| page::message(StatusCode::FORBIDDEN, "Not allowed", text, Some(id));
+    let faulty = |fault: HeaderFault| {
+        let text = format!("{}: {}.", fault.name, fault.message);
+        page::message(StatusCode::BAD_REQUEST, "Request not understood", &text, Some(id))
+    };
+    let host = host(&request).map_err(faulty)?;
+    check_host(faces, host).map_err(forbidden)?;
+    check_origin(faces, headers, host, HasOwnPages::Yes).map_err(forbidden)?;
+    let is_change = parts.method != Method::GET && parts.method != Method::HEAD;
+    if is_change {
+        let origin = single(headers, "Origin").map_err(faulty)?;
+        let origin = origin.and_then(|origin| origin.to_str().ok()).unwrap_or_default();
+        if !is_own_origin(faces, origin, host) {
+            return Err(forbidden("This request does not come from a page of this console.").into());
+        }
+    }
+    let peer = parts.extensions.get::<Peer>().cloned();
+    let address =
+        peer.as_ref().map(|peer| client::ClientAddress::of(peer.address, headers, &faces.connections).0);
+    let cookie = session_cookie::value(headers, session_cookie::SESSION).map_err(faulty)?;
+    let is_static = path.starts_with(STATIC);
+    let is_open = is_static || path == LOGIN || path == LOGOUT;
+    let session = match cookie.filter(|_| !is_static) {
+        None => None,
+        Some(cookie) => match faces.gateway.tenants.web_session(cookie, None).await {
+            Ok(session) => Some(session),
+            Err(AuthError::Unauthenticated | AuthError::TokenExpired) => None,
+            Err(_) if is_open => None,
+            Err(error) => return Err(refused(error, id).into()),
+        },
+    };
+    let form = match is_change {
+        false => Form::default(),
+        true => Form::read(headers, body)
+            .await
+            .map_err(|fault| page::message(fault.status, "Form not read", fault.text, Some(id)))?,
+    };
+    let secret = cookie.and_then(CookieSecret::read);
+    if session.is_none() && !is_open {
+        let place = parts.uri.path_and_query().map_or(path, |place| place.as_str());
+        let to = if is_change { LOGIN.to_owned() } else { return_to::login_for(place) };
+        return Err(Redirect::to(&to).into_response().into());
+    }
+    let is_form = |secret: &CookieSecret| secret.is_form_token(form.field("csrf"));
+    if is_change && path != LOGIN && !secret.as_ref().is_some_and(is_form) {
+        return Err(forbidden("This form is not of your session any more: load its page again.").into());
+    }
+    if let (Some(session), Some(peer)) = (&session, &peer)
+        && !faces.connections.authenticated(&peer.connection, &session.caller)
+    {
+        let text = "Too many connections of your key or its tenant are open: try again shortly.";
+        return Err(page::message(StatusCode::SERVICE_UNAVAILABLE, "Too busy", text, Some(id)).into());
+    }
+    let client = wire::headers::client(headers);
+    let request_id = id.to_owned();
+    let mut request = request;
+    request.extensions_mut().insert(Arc::new(Visit {
+        session,
+        secret,
+        form,
+        peer,
+        address,
+        client,
+        request_id,
+    }));
+    Ok(request)
+}
+
+/// Returns the page for a session whose holder is not let in now.
+pub(super) fn refused(error: AuthError, id: &str) -> Response {
+    let (status, title, text) = why(error);
+    page::message(status, title, text, Some(id))
+}
+
+/// Returns status, title and text for a credential that was not accepted.
+pub(super) fn why(error: AuthError) -> (StatusCode, &'static str, &'static str) {
+    match error {
+        AuthError::Suspended => (StatusCode::FORBIDDEN, "Not allowed", SUSPENDED),
+        AuthError::Blocked => (StatusCode::FORBIDDEN, "Not allowed", "This account is blocked here."),
+        AuthError::NoRule => (
+            StatusCode::FORBIDDEN,
+            "Not allowed",
+            "This account is known, but no rule gives it access here; ask whoever runs this gateway.",
+        ),
+        AuthError::Unavailable | AuthError::KeysUnavailable => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Not available now",
+            "Logins cannot be checked now. Try again shortly.",
+        ),
+        AuthError::Unauthenticated
+        | AuthError::NoSuchTenant
+        | AuthError::TokenUnverifiable
+        | AuthError::TokenExpired
+        | AuthError::TokenAudience
+        | AuthError::SeveralTenants => (
+            StatusCode::UNAUTHORIZED,
+            "Log in",
+            "This API key is not valid here. Check it, or ask your administrator for another.",
+        ),
+    }
+}
+
+/// Returns the visit of a request that passed the gate.
+pub(super) fn session_of(visit: &Visit) -> Result<&ConsoleSession, Response> {
+    visit.session.as_ref().ok_or_else(|| Redirect::to(LOGIN).into_response())
+}
+
+/// Adds a `Set-Cookie`.
+pub(super) fn set_cookie(headers: &mut HeaderMap, cookie: Option<HeaderValue>) {
+    if let Some(cookie) = cookie {
+        headers.append(header::SET_COOKIE, cookie);
+    }
+}

@@ -1,0 +1,105 @@
+//! The first page: who the visitor is, and the visitor's sessions.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use chrono::{DateTime, Utc};
+use http::StatusCode;
+use uuid::Uuid;
+
+use super::gate::{Visit, session_of};
+use super::login::failed;
+use super::{HOME, page, record};
+use crate::domain::web_session::SessionKind;
+use crate::faces::Faces;
+use crate::gateway::{ConsoleSession, GatewayError, SessionView};
+
+mod filters {
+    use std::fmt::Display;
+
+    use askama::Values;
+    use chrono::{DateTime, Utc};
+
+    /// Writes a time to the minute.
+    #[askama::filter_fn]
+    pub(super) fn time(at: &DateTime<Utc>, _: &dyn Values) -> askama::Result<impl Display> {
+        Ok(at.format("%Y-%m-%d %H:%M UTC"))
+    }
+}
+
+#[derive(Template)]
+#[template(path = "home.html", config = "src/faces/console/askama.toml")]
+struct HomePage<'a> {
+    owner: &'a str,
+    role: &'static str,
+    tenant: &'a str,
+    how: String,
+    until: DateTime<Utc>,
+    csrf: String,
+    /// Session of the page itself.
+    own: Uuid,
+    sessions: Vec<SessionView>,
+}
+
+/// Shows the page.
+pub(super) async fn show(
+    State(faces): State<Arc<Faces>>,
+    Extension(visit): Extension<Arc<Visit>>,
+) -> Response {
+    let session = match session_of(&visit) {
+        Ok(session) => session,
+        Err(response) => return response,
+    };
+    let caller = &session.caller;
+    let sessions = match faces.gateway.tenants.web_sessions_of(caller).await {
+        Ok(sessions) => sessions,
+        Err(error) => return failed(&error, &visit),
+    };
+    let page = HomePage {
+        owner: &caller.owner,
+        role: caller.role.as_str(),
+        tenant: caller.tenant_name(),
+        how: how(session),
+        until: session.expires_at,
+        csrf: visit.form_token(),
+        own: session.id,
+        sessions,
+    };
+    page::render(StatusCode::OK, &page)
+}
+
+/// Returns how the visitor logged in.
+fn how(session: &ConsoleSession) -> String {
+    let name = session.caller.key_name.as_deref();
+    match (session.kind, name) {
+        (SessionKind::ApiKey, Some(name)) => format!("with the API key '{name}'"),
+        (SessionKind::ApiKey, None) => "with an API key".to_owned(),
+        (SessionKind::BootstrapKey, _) => "with the platform operator's key".to_owned(),
+        (SessionKind::Person, _) => "with an identity provider".to_owned(),
+    }
+}
+
+/// Ends a session of the visitor.
+pub(super) async fn end_session(
+    State(faces): State<Arc<Faces>>,
+    Extension(visit): Extension<Arc<Visit>>,
+    Path(id): Path<String>,
+) -> Response {
+    let session = match session_of(&visit) {
+        Ok(session) => session,
+        Err(response) => return response,
+    };
+    let Ok(id) = Uuid::try_parse(&id) else { return failed(&GatewayError::NotFound("session"), &visit) };
+    let end = {
+        let (tenants, caller) = (Arc::clone(&faces.gateway.tenants), Arc::clone(&session.caller));
+        async move { tenants.end_web_session_of(&caller, id).await }
+    };
+    let path = format!("/console/sessions/{id}/end");
+    match record::act(&faces, (&visit, &session.caller), ("console.end_session", &path), end).await {
+        Ok(()) => Redirect::to(HOME).into_response(),
+        Err(error) => failed(&error, &visit),
+    }
+}

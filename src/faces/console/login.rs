@@ -1,0 +1,146 @@
+//! Login by API key, and logout.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse, Redirect, Response};
+use http::{HeaderValue, StatusCode, Uri, header};
+use url::form_urlencoded;
+
+use super::gate::{Visit, set_cookie, why};
+use super::{HOME, LOGIN, LOGOUT, page, record, return_to};
+use crate::faces::{Faces, session_cookie};
+use crate::gateway::{GatewayError, PresentedCredential};
+
+/// Button of an identity provider.
+struct Provider {
+    /// Name of the provider.
+    name: String,
+    /// URL where the login begins.
+    href: String,
+}
+
+#[derive(Template)]
+#[template(path = "login.html", config = "src/faces/console/askama.toml")]
+struct LoginPage<'a> {
+    /// Reason why the last try failed; `None` before one.
+    failure: Option<&'a str>,
+    /// Identity provider whose login is offered; `None` without one.
+    provider: Option<Provider>,
+    /// Page to return to.
+    return_to: &'a str,
+}
+
+fn form(status: StatusCode, failure: Option<&str>, return_to: &str) -> Response {
+    page::render(status, &LoginPage { failure, provider: None, return_to })
+}
+
+/// Returns the page to return to that a query or a form names, or the first page.
+fn back(named: &str) -> &str {
+    return_to::local(named).unwrap_or(HOME)
+}
+
+/// Shows the form. A visitor who is logged in goes on.
+pub(super) async fn show(Extension(visit): Extension<Arc<Visit>>, uri: Uri) -> Response {
+    let query = uri.query().unwrap_or_default().as_bytes();
+    let named = form_urlencoded::parse(query).find(|(name, _)| name == "return_to").map(|(_, value)| value);
+    let back = back(named.as_deref().unwrap_or_default());
+    match visit.session {
+        Some(_) => Redirect::to(back).into_response(),
+        None => form(StatusCode::OK, None, back),
+    }
+}
+
+/// Exchanges an API key for a session. The session is a new one, whatever cookie the browser had.
+pub(super) async fn submit(
+    State(faces): State<Arc<Faces>>,
+    Extension(visit): Extension<Arc<Visit>>,
+) -> Response {
+    let back = back(visit.form.field("return_to"));
+    let key = visit.form.field("api_key").trim();
+    let tenants = &faces.gateway.tenants;
+    let caller = match tenants.authenticate(PresentedCredential::ApiKey(key), None).await {
+        Ok(caller) => caller,
+        Err(error) => {
+            if error.is_refusal() {
+                tenants.count_auth_failure(Some(key).filter(|key| !key.is_empty()), visit.address);
+            }
+            let (status, _, text) = why(error);
+            let mut response = form(status, Some(text), back);
+            let has_room =
+                visit.peer.as_ref().is_none_or(|peer| faces.connections.not_authenticated(&peer.connection));
+            if !has_room {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            return response;
+        }
+    };
+    let begin = {
+        let (tenants, visit, caller) = (Arc::clone(tenants), Arc::clone(&visit), Arc::clone(&caller));
+        async move {
+            let key = visit.form.field("api_key").trim();
+            let session = tenants.begin_key_session(&caller, key, visit.address).await?;
+            end_former(&tenants, &visit).await;
+            Ok(session)
+        }
+    };
+    match record::act(&faces, (&visit, &caller), ("console.login", LOGIN), begin).await {
+        Ok(session) => {
+            let mut response = Redirect::to(back).into_response();
+            let cookie = session_cookie::set(session_cookie::SESSION, &session.secret.cookie());
+            set_cookie(response.headers_mut(), cookie);
+            response
+        }
+        Err(error) => failed(&error, &visit),
+    }
+}
+
+/// Ends the session that the browser had before.
+async fn end_former(tenants: &crate::gateway::Tenants, visit: &Visit) {
+    let Some(secret) = &visit.secret else { return };
+    if let Err(error) = tenants.end_web_session(&secret.cookie()).await {
+        tracing::warn!(%error, "the session before a login could not be ended");
+    }
+}
+
+/// Ends the session of the cookie, and removes the cookie.
+pub(super) async fn log_out(
+    State(faces): State<Arc<Faces>>,
+    Extension(visit): Extension<Arc<Visit>>,
+) -> Response {
+    let end = {
+        let (tenants, visit) = (Arc::clone(&faces.gateway.tenants), Arc::clone(&visit));
+        async move {
+            match &visit.secret {
+                Some(secret) => tenants.end_web_session(&secret.cookie()).await,
+                None => Ok(()),
+            }
+        }
+    };
+    let ended = match &visit.session {
+        Some(session) => {
+            record::act(&faces, (&visit, &session.caller), ("console.logout", LOGOUT), end).await
+        }
+        None => end.await,
+    };
+    match ended {
+        Ok(()) => {
+            let mut response = Redirect::to(LOGIN).into_response();
+            set_cookie(response.headers_mut(), session_cookie::unset(session_cookie::SESSION));
+            response
+        }
+        Err(error) => failed(&error, &visit),
+    }
+}
+
+/// Returns the page for an act that failed.
+pub(super) fn failed(error: &GatewayError, visit: &Visit) -> Response {
+    let (status, title) = match error {
+        GatewayError::NotFound(_) => (StatusCode::NOT_FOUND, "Not found"),
+        GatewayError::Forbidden(_) => (StatusCode::FORBIDDEN, "Not allowed"),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "Not available now"),
+    };
+    page::message(status, title, &error.to_string(), visit.request_id())
+}

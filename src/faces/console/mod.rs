@@ -1,0 +1,61 @@
+//! The console: pages for people in a browser, below `/console`, over the same use cases as REST.
+//!
+//! A gate of its own checks host, origin, session and, for every change, the hidden text of the session's forms, before anything is
+//! routed. Pages work without a script, load nothing from elsewhere, and are written by templates, which escape every value.
+
+pub(in crate::faces) mod assets;
+mod form;
+mod gate;
+mod home;
+mod login;
+mod page;
+mod record;
+mod return_to;
+
+use std::sync::Arc;
+
+use axum::middleware;
+use axum::response::{IntoResponse, Redirect};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use http::StatusCode;
+
+use self::gate::Visit;
+use super::Faces;
+
+/// Path of the console's first page.
+const HOME: &str = "/console";
+/// Path of the login.
+const LOGIN: &str = "/console/login";
+/// Path of the end of a session.
+const LOGOUT: &str = "/console/logout";
+
+/// Creates the router of the console; an empty one where it is not served.
+pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
+    if !faces.options.console_enabled {
+        return Router::new();
+    }
+    Router::new()
+        .route(HOME, get(home::show))
+        .route("/console/", get(async || Redirect::to(HOME)))
+        .route(LOGIN, get(login::show).post(login::submit))
+        .route(LOGOUT, post(login::log_out))
+        .route("/console/sessions/{id}/end", post(home::end_session))
+        .route("/console/static/{name}", get(assets::serve))
+        .route("/console/{*rest}", get(missing).post(missing))
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(Arc::clone(faces), gate::gate))
+}
+
+async fn missing(Extension(visit): Extension<Arc<Visit>>) -> axum::response::Response {
+    page::message(
+        StatusCode::NOT_FOUND,
+        "Nothing here",
+        "There is no page at this address.",
+        visit.request_id(),
+    )
+}
+
+async fn wrong_method() -> axum::response::Response {
+    StatusCode::METHOD_NOT_ALLOWED.into_response()
+}

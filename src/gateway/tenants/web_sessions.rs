@@ -1,0 +1,230 @@
+//! Sessions of people at the console. A session stands for the credential that began it: each request maps it to the caller that the
+//! credential is by now, so nothing of a revoked key outlives it.
+//!
+//! A request costs one look-up in the database. So a session that was ended on one replica has ended on all.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::authenticate::{AuthError, hash_key};
+use super::live::access::Caller;
+use super::{Tenants, live::LiveTenant};
+use crate::domain::id::{KeyId, TenantId};
+use crate::domain::web_session::{CookieSecret, SECRET_BYTES, SessionKind};
+use crate::gateway::credentials::random;
+use crate::gateway::error::GatewayError;
+use crate::store::{NewWebSession, RevisionKind, SessionHolder, StoreError, WebSessionRow, WebSessionRules};
+
+/// Rules of all sessions.
+const RULES: WebSessionRules = WebSessionRules {
+    idle: Duration::from_secs(8 * 3600),
+    lifetime: Duration::from_secs(24 * 3600),
+    per_principal_max: 50,
+};
+/// Most look-ups of sessions at the same time, so that cookies of nobody leave connections for others.
+const LOOKUPS_MAX: usize = 8;
+/// Longest wait for a look-up.
+const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Look-ups of sessions on this replica.
+#[derive(Debug)]
+pub(super) struct WebSessions {
+    lookups: Semaphore,
+}
+
+impl Default for WebSessions {
+    fn default() -> WebSessions {
+        WebSessions { lookups: Semaphore::new(LOOKUPS_MAX) }
+    }
+}
+
+/// Session of a request, and the caller that it stands for.
+#[derive(Clone, Debug)]
+pub struct ConsoleSession {
+    /// Id by which its holder sees and ends the session.
+    pub id: Uuid,
+    /// Caller, as the credential of the session is mapped now.
+    pub caller: Arc<Caller>,
+    /// Kind of the credential.
+    pub kind: SessionKind,
+    /// Time of the login.
+    pub created_at: DateTime<Utc>,
+    /// End of the session.
+    pub expires_at: DateTime<Utc>,
+}
+
+/// Cookie of a new session. `Debug` does not show it.
+#[derive(Debug)]
+pub struct SessionCookie {
+    /// Secret that the cookie holds.
+    pub secret: CookieSecret,
+    /// Longest time that the session lasts.
+    pub lifetime: Duration,
+}
+
+/// Session as its holder sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionView {
+    /// Id by which the session is ended.
+    pub id: Uuid,
+    /// Address that the login came from; `None` if it is unknown.
+    pub address: Option<String>,
+    /// Time of the login.
+    pub created_at: DateTime<Utc>,
+    /// Time of the last request, written at most once a minute.
+    pub seen_at: DateTime<Utc>,
+    /// End of the session.
+    pub expires_at: DateTime<Utc>,
+}
+
+fn holder_of(caller: &Caller) -> SessionHolder {
+    match caller.key {
+        Some(key) => SessionHolder { tenant: Some(caller.tenant_id()), principal: key.0 },
+        None => SessionHolder { tenant: None, principal: Uuid::nil() },
+    }
+}
+
+fn failed(error: StoreError) -> GatewayError {
+    GatewayError::from_store(error, "session")
+}
+
+impl Tenants {
+    /// Begins a session of the holder of an API key, or of the bootstrap key.
+    ///
+    /// # Errors
+    /// [`GatewayError::Unavailable`] if it cannot be stored.
+    pub async fn begin_key_session(
+        &self,
+        caller: &Caller,
+        key: &str,
+        address: Option<IpAddr>,
+    ) -> Result<SessionCookie, GatewayError> {
+        let secret = CookieSecret::new(random::<SECRET_BYTES>()?);
+        let kind = if caller.key.is_some() { SessionKind::ApiKey } else { SessionKind::BootstrapKey };
+        let new = NewWebSession {
+            hash: secret.hash(),
+            id: Uuid::new_v4(),
+            kind: kind.as_str(),
+            holder: holder_of(caller),
+            proof: caller.key.is_none().then(|| secret.proof_of(&hash_key(key))),
+            login: None,
+            address: address.map(|address| address.to_string()),
+        };
+        self.store.begin_web_session(&new, RULES).await.map_err(failed)?;
+        Ok(SessionCookie { secret, lifetime: RULES.lifetime })
+    }
+
+    /// Returns the session of a cookie. `tenant` is the one that the bootstrap key acts in.
+    ///
+    /// # Errors
+    /// [`AuthError::Unauthenticated`] if there is no such session, or what began it is not valid any more; otherwise as for the
+    /// credential itself.
+    pub async fn web_session(
+        self: &Arc<Self>,
+        cookie: &str,
+        tenant: Option<&str>,
+    ) -> Result<ConsoleSession, AuthError> {
+        if self.is_stale() {
+            return Err(AuthError::Unavailable);
+        }
+        let session = self.session_of_cookie(cookie, tenant).await?;
+        Ok(ConsoleSession { caller: self.admitted(session.caller)?, ..session })
+    }
+
+    /// Returns the session of a cookie, whose caller is not admitted yet.
+    pub(super) async fn session_of_cookie(
+        self: &Arc<Self>,
+        cookie: &str,
+        tenant: Option<&str>,
+    ) -> Result<ConsoleSession, AuthError> {
+        let secret = CookieSecret::read(cookie).ok_or(AuthError::Unauthenticated)?;
+        let permit = timeout(LOOKUP_WAIT_MAX, self.web_sessions.lookups.acquire()).await;
+        let permit = permit.ok().and_then(Result::ok).ok_or(AuthError::Unavailable)?;
+        let row = self.store.web_session(&secret.hash(), RULES).await;
+        drop(permit);
+        let row = row.map_err(|error| {
+            tracing::warn!(%error, "a session could not be looked up");
+            AuthError::Unavailable
+        })?;
+        let row = row.ok_or(AuthError::Unauthenticated)?;
+        let kind = SessionKind::parse(&row.kind).ok_or(AuthError::Unauthenticated)?;
+        let caller = match kind {
+            SessionKind::ApiKey => self.caller_of_key(&row).await,
+            SessionKind::BootstrapKey => {
+                let proof = row.proof.as_deref().unwrap_or_default();
+                match self.options.bootstrap.is_proved(proof, |hash| secret.proof_of(hash)) {
+                    true => self.platform_caller(tenant).await,
+                    false => Err(AuthError::Unauthenticated),
+                }
+            }
+            SessionKind::Person => Err(AuthError::Unauthenticated),
+        };
+        if caller.as_ref().is_err_and(|error| *error == AuthError::Unauthenticated)
+            && let Err(error) = self.store.end_web_session(&secret.hash()).await
+        {
+            tracing::warn!(%error, "a session that is not valid any more could not be deleted");
+        }
+        let WebSessionRow { id, created_at, expires_at, .. } = row;
+        Ok(ConsoleSession { id, caller: caller?, kind, created_at, expires_at })
+    }
+
+    /// Returns the caller of the API key that began a session.
+    async fn caller_of_key(&self, row: &WebSessionRow) -> Result<Arc<Caller>, AuthError> {
+        let tenant = TenantId(row.for_tenant.ok_or(AuthError::Unauthenticated)?);
+        let live = self.live_for_login(tenant).await?.ok_or(AuthError::Unauthenticated)?;
+        let find = |live: &LiveTenant| {
+            let access = live.access();
+            let access = access.as_ref().as_ref();
+            access.and_then(|access| access.by_id.get(&KeyId(row.principal_id)).cloned())
+        };
+        if let Some(caller) = find(&live) {
+            return Ok(caller);
+        }
+        // the snapshot may be older than a key that was made, and logged in, on another replica a moment ago
+        let rev = live.access().as_ref().as_ref().map_or(0, |access| access.rev);
+        self.reload(&live, RevisionKind::Access, rev + 1).await.map_err(|error| {
+            tracing::warn!(%error, %tenant, "a tenant could not be loaded");
+            AuthError::Unavailable
+        })?;
+        find(&live).ok_or(AuthError::Unauthenticated)
+    }
+
+    /// Returns the sessions of a caller, the newest first.
+    ///
+    /// # Errors
+    /// [`GatewayError::Unavailable`].
+    pub async fn web_sessions_of(&self, caller: &Caller) -> Result<Vec<SessionView>, GatewayError> {
+        let rows = self.store.web_sessions_of(holder_of(caller), RULES).await.map_err(failed)?;
+        let view = |row: WebSessionRow| SessionView {
+            id: row.id,
+            address: row.address,
+            created_at: row.created_at,
+            seen_at: row.seen_at,
+            expires_at: row.expires_at,
+        };
+        Ok(rows.into_iter().map(view).collect())
+    }
+
+    /// Ends the session of a cookie, if there is one.
+    ///
+    /// # Errors
+    /// [`GatewayError::Unavailable`].
+    pub async fn end_web_session(&self, cookie: &str) -> Result<(), GatewayError> {
+        let Some(secret) = CookieSecret::read(cookie) else { return Ok(()) };
+        self.store.end_web_session(&secret.hash()).await.map_err(failed)
+    }
+
+    /// Ends a session of a caller, on all replicas.
+    ///
+    /// # Errors
+    /// [`GatewayError::NotFound`] if it is not the caller's, or has ended, and [`GatewayError::Unavailable`].
+    pub async fn end_web_session_of(&self, caller: &Caller, id: Uuid) -> Result<(), GatewayError> {
+        self.store.end_web_session_of(holder_of(caller), id).await.map_err(failed)
+    }
+}

@@ -1,0 +1,6 @@
+//! The console, as a browser meets it.
+
+mod doors;
+mod ends;
+mod forms;
+mod login;

@@ -1,0 +1,109 @@
+//! A browser at the console, as far as forms and cookies go: it follows no redirect by itself.
+
+use std::sync::{Arc, Mutex};
+
+use reqwest::Method;
+
+use super::answer::Answer;
+use super::api::Api;
+use super::gateway::Gateway;
+
+/// A visitor with the cookies that the gateway set.
+#[derive(Clone)]
+pub struct Visitor {
+    http: reqwest::Client,
+    /// Origin of the gateway.
+    pub base: String,
+    cookies: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+/// Name of the session's cookie.
+pub const SESSION: &str = "__Host-mcpproxy";
+
+impl Visitor {
+    /// A visitor without cookies.
+    pub fn of(gateway: &Gateway) -> Visitor {
+        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
+        let http = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        Visitor { http, base: gateway.url.clone(), cookies: Arc::default() }
+    }
+
+    /// A visitor who has logged in with this caller's key.
+    pub async fn with_key(gateway: &Gateway, api: &Api) -> Visitor {
+        let visitor = Visitor::of(gateway);
+        let answer = visitor.log_in(api.key.as_deref().unwrap()).await;
+        assert_eq!((answer.status, answer.header("location")), (303, "/console"), "{answer:?}");
+        visitor
+    }
+
+    /// The same cookies, at another replica.
+    pub fn at(&self, gateway: &Gateway) -> Visitor {
+        let cookies = Mutex::new(self.cookies.lock().unwrap().clone());
+        Visitor { base: gateway.url.clone(), cookies: Arc::new(cookies), ..self.clone() }
+    }
+
+    /// A cookie's value.
+    pub fn cookie(&self, name: &str) -> Option<String> {
+        let cookies = self.cookies.lock().unwrap();
+        cookies.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone())
+    }
+
+    /// Replaces a cookie.
+    pub fn set_cookie(&self, name: &str, value: &str) {
+        let mut cookies = self.cookies.lock().unwrap();
+        cookies.retain(|(own, _)| own != name);
+        if !value.is_empty() {
+            cookies.push((name.to_owned(), value.to_owned()));
+        }
+    }
+
+    /// A request with the cookies.
+    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        let cookies: Vec<String> =
+            self.cookies.lock().unwrap().iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let request = self.http.request(method, format!("{}{path}", self.base));
+        if cookies.is_empty() { request } else { request.header("Cookie", cookies.join("; ")) }
+    }
+
+    /// Sends a request made by hand, and keeps the cookies of the answer.
+    pub async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
+        let answer = Answer::read(request.send().await.unwrap()).await;
+        for line in answer.headers.get_all("set-cookie") {
+            let (name, rest) = line.to_str().unwrap().split_once('=').unwrap();
+            self.set_cookie(name, rest.split(';').next().unwrap());
+        }
+        answer
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(self.request(Method::GET, path)).await
+    }
+
+    /// Sends a form as a page of the console does, with the hidden text of the page.
+    pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let csrf = self.csrf().await;
+        self.send(self.form(path, &[fields, &[("csrf", csrf.as_str())]].concat())).await
+    }
+
+    /// A form as a browser sends it.
+    pub fn form(&self, path: &str, fields: &[(&str, &str)]) -> reqwest::RequestBuilder {
+        let mut body = url::form_urlencoded::Serializer::new(String::new());
+        body.extend_pairs(fields);
+        self.request(Method::POST, path)
+            .header("Origin", &self.base)
+            .header("Content-Type", "application/x-www-form-urlencoded")
+            .body(body.finish())
+    }
+
+    /// Sends the form of the login.
+    pub async fn log_in(&self, key: &str) -> Answer {
+        self.send(self.form("/console/login", &[("api_key", key)])).await
+    }
+
+    /// The hidden text of the first page's forms; "" for one who is not logged in.
+    pub async fn csrf(&self) -> String {
+        let page = self.get("/console").await.text;
+        let found = page.split_once("name=\"csrf\" value=\"").map(|(_, rest)| rest);
+        found.and_then(|rest| rest.split('"').next()).unwrap_or_default().to_owned()
+    }
+}
