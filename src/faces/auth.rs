@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use super::{Faces, wire};
 use crate::gateway::{AuthError, Caller, PresentedCredential, SUSPENDED};
 
-/// Seconds after which to try again for which there was no connection.
+/// Seconds after which to try again where there was no room.
 const CROWDED_RETRY_S: u64 = 5;
 
 /// Fault in a header that decides who is served. The request is refused before any key is checked.
@@ -190,6 +190,10 @@ pub fn refuse(error: AuthError, challenge: &Challenge, request_id: &str) -> Resp
             response.headers_mut().insert(header::RETRY_AFTER, KEYS_RETRY_S.into());
             response
         }
+        AuthError::LoginsBusy => busy(
+            "too many access tokens of this identity provider are being verified; try again shortly",
+            request_id,
+        ),
         AuthError::Suspended => wire::error::render(StatusCode::FORBIDDEN, "forbidden", SUSPENDED, None, id),
         AuthError::NoSuchTenant => {
             wire::error::render(StatusCode::NOT_FOUND, "not_found", "tenant not found", Some("X-Tenant"), id)
@@ -204,7 +208,13 @@ pub fn refuse(error: AuthError, challenge: &Challenge, request_id: &str) -> Resp
 
 /// The answer to a request on one connection more than its key, or its tenant, may have.
 pub fn crowded(request_id: &str) -> Response {
-    let message = "too many connections of this key or its tenant are open: use fewer, or try again shortly";
+    busy(
+        "too many connections of this key or its tenant are open: use fewer, or try again shortly",
+        request_id,
+    )
+}
+
+fn busy(message: &str, request_id: &str) -> Response {
     let status = StatusCode::SERVICE_UNAVAILABLE;
     let mut response = wire::error::render(status, "overloaded", message, None, Some(request_id));
     response.headers_mut().insert(header::RETRY_AFTER, CROWDED_RETRY_S.into());

@@ -71,12 +71,14 @@ impl VerifiedToken {
         let checked = || read().check_claims(rules, self.key, before_its_end);
         allowed.contains(&self.algorithm)
             && keys.has(&self.key)
-            && checked().is_ok_and(|checked| checked.subject == self.subject && checked.reach == self.reach)
+            && checked()
+                .is_ok_and(|(checked, _)| checked.subject == self.subject && checked.reach == self.reach)
     }
 }
 
 impl SplitToken<'_> {
-    /// Checks the claims of a token whose signature was found good, at `now_s` seconds since 1970.
+    /// Checks the claims of a token whose signature was found good, at `now_s` seconds since 1970. Returns the claims beside the
+    /// token, which keeps their text alone.
     ///
     /// # Errors
     /// [`TokenFault`], by the reason.
@@ -85,7 +87,7 @@ impl SplitToken<'_> {
         rules: &ClaimRules<'_>,
         key: KeyDigest,
         now_s: i64,
-    ) -> Result<VerifiedToken, TokenFault> {
+    ) -> Result<(VerifiedToken, Map<String, Value>), TokenFault> {
         self.issued_by(rules)?;
         self.is_access()?;
         let expires_s = self.expiry()?;
@@ -99,7 +101,7 @@ impl SplitToken<'_> {
         let email = text(&self.claims, "email").map(shown).filter(|email| !email.is_empty());
         let (algorithm, is_access_token) = (self.algorithm, self.is_access_token);
         let payload = self.payload.into();
-        Ok(VerifiedToken {
+        let token = VerifiedToken {
             subject,
             owner,
             email,
@@ -110,7 +112,8 @@ impl SplitToken<'_> {
             algorithm,
             is_access_token,
             key,
-        })
+        };
+        Ok((token, self.claims))
     }
 
     /// Checks that the token names the very issuer.

@@ -44,6 +44,8 @@ pub enum AuthError {
     SeveralTenants,
     /// The issuer's keys are unknown or too old, and cannot be fetched now.
     KeysUnavailable,
+    /// Too many tokens of the issuer wait for their signatures to be verified.
+    LoginsBusy,
 }
 
 impl AuthError {
@@ -158,7 +160,7 @@ impl Tenants {
         if let PresentedCredential::Bearer(token) = credential
             && is_token(token)
         {
-            return self.authenticate_token(token, tenant).await;
+            return self.authenticate_token((token, &hash), tenant).await;
         }
         match self.live.caller(&hash) {
             Some(caller) => Ok(caller),

@@ -130,7 +130,7 @@ impl Tenants {
             findings.bad("signature", "cannot be checked without the key");
             return Ok(());
         };
-        let _permit = self.logins.verifying.acquire().await.map_err(|_| GatewayError::Unavailable)?;
+        let _turn = self.logins.verifying.take(issuer.id).await.map_err(|_| GatewayError::Unavailable)?;
         match split.check_signature(keys, &issuer.algorithms) {
             Ok(_) => findings.good("signature", "good"),
             Err(fault) => findings.bad("signature", fault.to_string()),

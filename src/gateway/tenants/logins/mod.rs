@@ -13,6 +13,7 @@ mod findings;
 mod metadata;
 mod people;
 mod seen;
+mod turns;
 mod verify;
 
 pub use self::administer::{IssuerRequest, RulesView};
@@ -24,11 +25,12 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use self::book::IssuerBook;
 use self::cache::TokenCache;
 use self::seen::SeenPeople;
+use self::turns::VerifyTurns;
 use crate::domain::id::IssuerId;
 use crate::gateway::LoginOptions;
 
@@ -41,8 +43,8 @@ pub(in crate::gateway) struct Logins {
     /// Time when the issuers were last known to be those of the database.
     confirmed_at: RwLock<Option<Instant>>,
     tokens: TokenCache,
-    /// Permits for verifying signatures: bad tokens must not take all processors.
-    verifying: Semaphore,
+    /// Turns to verify signatures.
+    verifying: VerifyTurns,
     /// Questions to the database about unknown keys, by issuer.
     asked: Mutex<HashMap<IssuerId, Asked>>,
     /// People who were seen since the last write.
@@ -67,7 +69,7 @@ impl Logins {
             reloading: tokio::sync::Mutex::default(),
             confirmed_at: RwLock::default(),
             tokens: TokenCache::new(options.tokens_max),
-            verifying: Semaphore::new((processors / 2).max(1)),
+            verifying: VerifyTurns::new((processors / 2).max(1)),
             asked: Mutex::default(),
             seen: SeenPeople::default(),
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::{Map, Value};
 
 use super::book::KnownIssuer;
 use crate::domain::id::{IdentityId, KeyId};
@@ -26,7 +27,7 @@ impl Access {
         barred.not_before_s.is_some_and(is_older).then_some(AuthError::TokenExpired)
     }
 
-    /// Maps a verified token to a caller, by the rules of the tenant.
+    /// Maps a verified token with its claims to a caller, by the rules of the tenant.
     ///
     /// # Errors
     /// [`AuthError::Blocked`], [`AuthError::TokenExpired`] for a token from before a block, and [`AuthError::NoRule`].
@@ -34,7 +35,7 @@ impl Access {
         &self,
         live: &Arc<LiveTenant>,
         issuer: &KnownIssuer,
-        token: &Arc<VerifiedToken>,
+        (token, claims): (&Arc<VerifiedToken>, &Map<String, Value>),
         (defaults, leeway_s): (&Defaults, i64),
     ) -> Result<Caller, AuthError> {
         let identity = identity_id(live.id, issuer.id, &token.subject);
@@ -42,7 +43,7 @@ impl Access {
             return Err(bar);
         }
         let issuer_key = issuer.id.to_string();
-        let granted = IdentityRule::first_match(&self.rules, &issuer_key, &token.claims());
+        let granted = IdentityRule::first_match(&self.rules, &issuer_key, claims);
         let granted = granted.ok_or(AuthError::NoRule)?;
         let principal = KeyId::of_identity(identity);
         let login = Login {

@@ -1,9 +1,8 @@
 //! From a token to its caller.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::time::timeout;
+use serde_json::{Map, Value};
 
 use super::book::KnownIssuer;
 use super::cache;
@@ -16,9 +15,6 @@ use crate::gateway::tenants::live::LiveTenant;
 use crate::gateway::tenants::live::access::Caller;
 use crate::store::StoreError;
 
-/// Longest wait for a turn to verify a signature.
-const VERIFY_WAIT_MAX: Duration = Duration::from_secs(2);
-
 impl From<TokenFault> for AuthError {
     fn from(fault: TokenFault) -> AuthError {
         match fault {
@@ -30,14 +26,14 @@ impl From<TokenFault> for AuthError {
 }
 
 impl Tenants {
-    /// Returns the caller of a token. A token that was verified a short time ago costs no query and no signature. `tenant` is the
-    /// header `X-Tenant`, by which a person of several tenants names one.
+    /// Returns the caller of a token. A token that was verified a short time ago costs no query and no signature. `hash` is its
+    /// SHA-256, and `tenant` the header `X-Tenant`, by which a person of several tenants names one.
     ///
     /// # Errors
     /// [`AuthError`], by the reason.
     pub(in crate::gateway::tenants) async fn authenticate_token(
         self: &Arc<Self>,
-        token: &str,
+        (token, hash): (&str, &[u8; 32]),
         tenant: Option<&str>,
     ) -> Result<Arc<Caller>, AuthError> {
         if token.len() > self.options.logins.token_bytes_max {
@@ -47,7 +43,7 @@ impl Tenants {
         if !self.knows_issuers() {
             return Err(AuthError::Unavailable);
         }
-        let digest = cache::digest(token, tenant);
+        let digest = cache::digest(hash, tenant);
         let caller = match self.logins.tokens.get(&digest).filter(|caller| self.is_still_mapped(caller)) {
             Some(caller) => caller,
             None => {
@@ -90,10 +86,9 @@ impl Tenants {
         let url = split.unverified_issuer().map_err(|fault| refused("?", fault))?.to_owned();
         let issuer = self.logins.book().by_url(&url).cloned();
         let unknown = || refused("?", TokenFault::Unverifiable("no such issuer is known here"));
-        let (issuer, token) = self.verify_split(issuer.ok_or_else(unknown)?, split).await?;
-        let token = Arc::new(token);
-        let live = self.tenant_of(&issuer, &token, tenant).await?;
-        self.map_person(&live, &issuer, &token)
+        let (issuer, token, claims) = self.verify_split(issuer.ok_or_else(unknown)?, split).await?;
+        let live = self.tenant_of(&issuer, &claims, tenant).await?;
+        self.map_person(&live, &issuer, (&Arc::new(token), &claims))
     }
 
     /// Checks signature and claims. A key that the issuer's set does not have causes a fetch, if the last was long enough ago.
@@ -101,18 +96,21 @@ impl Tenants {
         self: &Arc<Self>,
         issuer: Arc<KnownIssuer>,
         split: SplitToken<'_>,
-    ) -> Result<(Arc<KnownIssuer>, VerifiedToken), AuthError> {
+    ) -> Result<(Arc<KnownIssuer>, VerifiedToken, Map<String, Value>), AuthError> {
         let mut issuer = issuer;
         let mut may_fetch = true;
         let key = loop {
             let (now, stale_max) = (clock::now(), self.options.logins.stale_max);
             let checked = match issuer.fresh_keys(now, stale_max) {
                 None => Err(None),
-                Some(keys) => {
-                    let permit = timeout(VERIFY_WAIT_MAX, self.logins.verifying.acquire()).await;
-                    let _permit = permit.ok().and_then(Result::ok).ok_or(AuthError::Unavailable)?;
-                    split.check_signature(keys, &issuer.algorithms).map_err(Some)
-                }
+                // a key that is not there costs no turn
+                Some(keys) => match split.check_key(keys, &issuer.algorithms) {
+                    Err(fault) => Err(Some(fault)),
+                    Ok(()) => {
+                        let _turn = self.logins.verifying.take(issuer.id).await?;
+                        split.check_signature(keys, &issuer.algorithms).map_err(Some)
+                    }
+                },
             };
             match checked {
                 Ok(key) => break key,
@@ -127,14 +125,14 @@ impl Tenants {
             }
         };
         let token = split.check_claims(&self.claim_rules(&issuer), key, clock::now().timestamp());
-        let token = token.map_err(|fault| refused(&issuer.name, fault))?;
-        if token.claims().contains_key("_claim_names") {
+        let (token, claims) = token.map_err(|fault| refused(&issuer.name, fault))?;
+        if claims.contains_key("_claim_names") {
             tracing::warn!(
                 issuer = issuer.name,
                 "the provider left claims out of a token: rules see them as absent"
             );
         }
-        Ok((issuer, token))
+        Ok((issuer, token, claims))
     }
 
     /// Returns the rules for the claims of an issuer's tokens.
@@ -154,11 +152,10 @@ impl Tenants {
     async fn tenant_of(
         &self,
         issuer: &KnownIssuer,
-        token: &VerifiedToken,
+        claims: &Map<String, Value>,
         named: Option<&str>,
     ) -> Result<Arc<LiveTenant>, AuthError> {
-        let claims = token.claims();
-        let of = issuer.tenants_of(&claims);
+        let of = issuer.tenants_of(claims);
         let tenant = match (named, of.as_slice()) {
             (_, []) => return Err(AuthError::NoRule),
             (None, [(tenant, _)]) => *tenant,
@@ -195,7 +192,7 @@ impl Tenants {
         &self,
         live: &Arc<LiveTenant>,
         issuer: &KnownIssuer,
-        token: &Arc<VerifiedToken>,
+        token: (&Arc<VerifiedToken>, &Map<String, Value>),
     ) -> Result<Arc<Caller>, AuthError> {
         let access = live.access();
         let access = access.as_ref().as_ref().ok_or(AuthError::NoRule)?;
@@ -220,10 +217,11 @@ impl Tenants {
                 return None;
             }
         }
-        if !issuer.tenants_of(&token.claims()).iter().any(|(tenant, _)| *tenant == live.id) {
+        let claims = token.claims();
+        if !issuer.tenants_of(&claims).iter().any(|(tenant, _)| *tenant == live.id) {
             return None;
         }
-        self.map_person(live, &issuer, &login.token).ok()
+        self.map_person(live, &issuer, (token, &claims)).ok()
     }
 }
 
