@@ -113,8 +113,8 @@ pub async fn caller(
         return Err(AuthError::Unauthenticated);
     };
     let caller = faces.gateway.tenants.authenticate(credential, presented.tenant).await;
-    if caller.as_ref().is_err_and(|error| error.is_refusal()) {
-        faces.gateway.tenants.count_auth_failure(Some(credential.text()), address);
+    if let Err(error) = &caller {
+        faces.gateway.tenants.count_refusal(error, credential, address);
     }
     caller
 }
@@ -174,10 +174,10 @@ pub fn refuse(error: AuthError, challenge: &Challenge, request_id: &str) -> Resp
         AuthError::TokenAudience => {
             token("the access token was issued for something other than this gateway")
         }
-        AuthError::NoRule => forbidden(
+        AuthError::NoRule(_) => forbidden(
             "this account is known, but no rule gives it access here; ask whoever runs this gateway",
         ),
-        AuthError::Blocked => forbidden("this account is blocked here"),
+        AuthError::Blocked(_) => forbidden("this account is blocked here"),
         AuthError::SeveralTenants => {
             let message = "this account belongs to several tenants: name one with the header X-Tenant";
             wire::error::render(StatusCode::BAD_REQUEST, "invalid_request", message, None, id)

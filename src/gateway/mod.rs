@@ -64,8 +64,8 @@ pub use sessions::{ClientSessions, ResourceNews, SessionStreamHold, UpdatesDue};
 pub use tenants::{
     Access, AskingKeys, AuthError, Caller, CallerPolicies, CompiledPolicy, ConsoleSession, FindingGrade,
     Heard, IssuerFinding, IssuerRequest, KeyCreated, KeyRequest, KeyRotated, Listening, Login,
-    MEMORY_RETRY_AFTER_S, NamedKeys, PolicyView, PresentedCredential, Prints, QuotaView, RulesView,
-    SUSPENDED, SessionCookie, SessionView, Tenants, Topic, overloaded,
+    MEMORY_RETRY_AFTER_S, NamedKeys, PolicyView, PresentedCredential, Prints, QuotaView, RefusedPerson,
+    RulesView, SUSPENDED, SessionCookie, SessionView, Tenants, Topic, overloaded,
 };
 pub use trace::{
     LostSpans, OpenSpan, SpanSink, Trace, Tracer, current as current_span, within as within_span,

@@ -210,7 +210,8 @@ pub(super) fn push_values(query: &mut QueryBuilder<Postgres>, filter: &ActivityF
         query.push(" and tier <> 'read'");
     }
     if let Some(key) = filter.key {
-        let column = if key.identity().is_some() { "identity_id" } else { "key_id" };
+        // records of a key whose person an administrator named have that identity too, and are the key's
+        let column = if key.identity().is_some() { "key_id is null and identity_id" } else { "key_id" };
         query.push(" and ").push(column).push(" = ").push_bind(key.0);
     }
     if let Some(identity) = filter.identity {

@@ -1,11 +1,15 @@
 //! Records of refusals that are too frequent for records of their own: one count per key and minute.
 
+use std::net::IpAddr;
+
 use super::Log;
 use crate::domain::activity::{Record, RecordKind, Source, Status};
 use crate::domain::id::TenantId;
 use crate::domain::refusal::Code;
 use crate::gateway::clock;
-use crate::gateway::tenants::{AuthFailures, Sheds, SuspendedRequests};
+use crate::gateway::tenants::{
+    AuthFailures, PersonRefusal, RefusedKey, RefusedRequests, Sheds, SuspendedRequests,
+};
 
 impl Log {
     /// Writes the records of all counted refusals since the last call.
@@ -15,6 +19,7 @@ impl Log {
         }
         self.record_sheds();
         self.record_suspended();
+        self.record_refused_people();
         self.record_repeated_reads();
     }
 
@@ -27,10 +32,33 @@ impl Log {
         record.error_code = Some("unauthenticated".to_owned());
         record.error_message = Some(format!("{count} requests without a valid key within a minute"));
         record.client_address = addresses.first().copied();
-        let addresses: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
-        let addresses = addresses.join(",");
+        let addresses = quoted(addresses);
         record.arguments = Some(format!(r#"{{"key":"{key}","count":{count},"addresses":[{addresses}]}}"#));
         self.write(record);
+    }
+
+    /// Records the requests of people whose tokens are good, and who may not come in.
+    fn record_refused_people(&self) {
+        for (of, requests) in self.tenants.logins.refused.take() {
+            let RefusedKey { tenant, identity, issuer, refusal } = of;
+            let RefusedRequests { owner, first, count, addresses } = requests;
+            let why = match refusal {
+                PersonRefusal::Blocked => "the account is blocked",
+                PersonRefusal::NoRule if tenant == TenantId::PLATFORM => "the account belongs to no tenant",
+                PersonRefusal::NoRule => "no rule gives the account a role",
+            };
+            let mut record = Record::start(tenant, RecordKind::AuthFailure, Source::System, first);
+            record.identity = identity;
+            record.owner = owner;
+            record.status = Status::Blocked;
+            record.error_code = Some("forbidden".to_owned());
+            record.error_message = Some(format!("{count} requests within a minute were refused: {why}"));
+            record.client_address = addresses.first().copied();
+            let addresses = quoted(&addresses);
+            let arguments = format!(r#"{{"issuer":"{issuer}","count":{count},"addresses":[{addresses}]}}"#);
+            record.arguments = Some(arguments);
+            self.write(record);
+        }
     }
 
     /// Writes the attempts refused since the last call: for each key one record of those over its rate limit, and one of
@@ -83,4 +111,9 @@ impl Log {
             self.write(record);
         }
     }
+}
+
+/// Returns addresses as the elements of a JSON list.
+fn quoted(addresses: &[IpAddr]) -> String {
+    addresses.iter().map(|address| format!("\"{address}\"")).collect::<Vec<_>>().join(",")
 }

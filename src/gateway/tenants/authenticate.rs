@@ -1,6 +1,7 @@
 //! Authentication: finds the caller of a presented key.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::sync::SemaphorePermit;
 use super::Tenants;
 use super::live::LiveTenant;
 use super::live::access::{Access, Caller};
+use super::logins::{PersonRefusal, RefusedPerson};
 use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
 use crate::domain::identity::is_token;
 use crate::domain::person::Person;
@@ -20,7 +22,7 @@ use crate::gateway::error::GatewayError;
 use crate::store::{RevisionKind, StoreError};
 
 /// Reason why a key was not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthError {
     /// The key is missing, unknown, expired or revoked, without distinction.
     Unauthenticated,
@@ -37,9 +39,9 @@ pub enum AuthError {
     /// The signature of the token is good, and it was issued for another audience.
     TokenAudience,
     /// The person is known, and has no tenant or no rule here.
-    NoRule,
+    NoRule(Box<RefusedPerson>),
     /// The person is blocked.
-    Blocked,
+    Blocked(Box<RefusedPerson>),
     /// The person belongs to several tenants, and named none.
     SeveralTenants,
     /// The issuer's keys are unknown or too old, and cannot be fetched now.
@@ -49,17 +51,9 @@ pub enum AuthError {
 }
 
 impl AuthError {
-    /// Returns whether the credential itself, or its holder, was refused. The end of a token's time is none: it comes to every
-    /// client, each hour.
-    pub fn is_refusal(self) -> bool {
-        matches!(
-            self,
-            AuthError::Unauthenticated
-                | AuthError::TokenUnverifiable
-                | AuthError::TokenAudience
-                | AuthError::NoRule
-                | AuthError::Blocked
-        )
+    /// Returns whether the credential itself was refused. The end of a token's time is none: it comes to every client, each hour.
+    fn is_refusal(&self) -> bool {
+        matches!(self, AuthError::Unauthenticated | AuthError::TokenUnverifiable | AuthError::TokenAudience)
     }
 }
 
@@ -140,6 +134,21 @@ impl Tenants {
         }
         self.uses.key_used(&caller, now);
         Ok(caller)
+    }
+
+    /// Counts a request that was refused: of a person whose token is good in the log of the tenant, else in the platform's.
+    pub fn count_refusal(
+        &self,
+        error: &AuthError,
+        credential: PresentedCredential<'_>,
+        address: Option<IpAddr>,
+    ) {
+        match error {
+            AuthError::Blocked(person) => self.count_refused(person, PersonRefusal::Blocked, address),
+            AuthError::NoRule(person) => self.count_refused(person, PersonRefusal::NoRule, address),
+            other if other.is_refusal() => self.count_auth_failure(Some(credential.text()), address),
+            _ => {}
+        }
     }
 
     /// Returns the caller of a credential. A bearer token with three parts between dots is a token of an identity provider, any other a

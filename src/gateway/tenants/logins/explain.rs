@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::book::KnownIssuer;
 use super::findings::IssuerFindings;
+use super::people::PersonBar;
 use crate::domain::id::IdentityId;
 use crate::domain::identity::{
     IdentityRule, KeySet, RuleGrant, SplitToken, TokenFault, TokenHolder, header_of, identity_id, is_token,
@@ -12,7 +13,6 @@ use crate::domain::settings::Effective;
 use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Tenants;
-use crate::gateway::tenants::authenticate::AuthError;
 use crate::gateway::tenants::live::LiveTenant;
 use crate::gateway::tenants::live::access::Access;
 
@@ -207,7 +207,7 @@ impl Tenants {
             return false;
         }
         if let Some(bar) = access.bar_of(identity, holder.issued_s) {
-            findings.bad("person", barred(&bar, &live.name, identity));
+            findings.bad("person", barred(bar, &live.name, identity));
             return false;
         }
         let settings = Effective::resolve(&granted.settings, &access.tenant_settings, &self.options.defaults);
@@ -262,12 +262,12 @@ fn explain_rules(
     granted
 }
 
-fn barred(bar: &AuthError, tenant: &str, identity: IdentityId) -> String {
+fn barred(bar: PersonBar, tenant: &str, identity: IdentityId) -> String {
     match bar {
-        AuthError::Blocked => format!(
+        PersonBar::Blocked => format!(
             "the account is blocked in the tenant '{tenant}': mcpproxy identity unblock {identity} --tenant {tenant}"
         ),
-        _ => format!(
+        PersonBar::BeforeBlock => format!(
             "the token was issued before the account was blocked in the tenant '{tenant}', and is refused for good: a \
              new login gives another"
         ),

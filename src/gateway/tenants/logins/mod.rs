@@ -12,12 +12,15 @@ mod fetch;
 mod findings;
 mod metadata;
 mod people;
+mod refused;
 mod seen;
 mod turns;
 mod verify;
 
 pub use self::administer::{IssuerRequest, RulesView};
 pub use self::findings::{FindingGrade, IssuerFinding};
+pub use self::refused::RefusedPerson;
+pub(in crate::gateway) use self::refused::{PersonRefusal, RefusedKey, RefusedPeople, RefusedRequests};
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,6 +50,8 @@ pub(in crate::gateway) struct Logins {
     verifying: VerifyTurns,
     /// Questions to the database about unknown keys, by issuer.
     asked: Mutex<HashMap<IssuerId, Asked>>,
+    /// Requests of people who may not come in.
+    pub(in crate::gateway) refused: RefusedPeople,
     /// People who were seen since the last write.
     pub(super) seen: SeenPeople,
 }
@@ -71,6 +76,7 @@ impl Logins {
             tokens: TokenCache::new(options.tokens_max),
             verifying: VerifyTurns::new((processors / 2).max(1)),
             asked: Mutex::default(),
+            refused: RefusedPeople::default(),
             seen: SeenPeople::default(),
         }
     }

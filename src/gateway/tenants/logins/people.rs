@@ -6,6 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Map, Value};
 
 use super::book::KnownIssuer;
+use super::refused::RefusedPerson;
 use crate::domain::id::{IdentityId, KeyId};
 use crate::domain::identity::{IdentityRule, VerifiedToken, identity_id};
 use crate::domain::person::Person;
@@ -15,16 +16,25 @@ use crate::gateway::tenants::live::LiveTenant;
 use crate::gateway::tenants::live::access::{Access, Caller};
 use crate::gateway::tenants::live::login::Login;
 
+/// Reason why a person's token is refused, whatever the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PersonBar {
+    /// The person is blocked.
+    Blocked,
+    /// The token was issued before the person was blocked.
+    BeforeBlock,
+}
+
 impl Access {
-    /// Returns why a person's token of this time of issue is refused: a block, or an earlier one; `None` if it is not.
-    pub(super) fn bar_of(&self, identity: IdentityId, issued_s: Option<i64>) -> Option<AuthError> {
+    /// Returns why a person's token of this time of issue is refused; `None` if it is not.
+    pub(super) fn bar_of(&self, identity: IdentityId, issued_s: Option<i64>) -> Option<PersonBar> {
         let barred = self.barred.get(&identity)?;
         if barred.is_blocked {
-            return Some(AuthError::Blocked);
+            return Some(PersonBar::Blocked);
         }
         // whole seconds: a token of the second of the block may be from before it
         let is_older = |bound: i64| issued_s.is_none_or(|issued| issued <= bound);
-        barred.not_before_s.is_some_and(is_older).then_some(AuthError::TokenExpired)
+        barred.not_before_s.is_some_and(is_older).then_some(PersonBar::BeforeBlock)
     }
 
     /// Maps a verified token with its claims to a caller, by the rules of the tenant.
@@ -39,12 +49,18 @@ impl Access {
         (defaults, leeway_s): (&Defaults, i64),
     ) -> Result<Caller, AuthError> {
         let identity = identity_id(live.id, issuer.id, &token.subject);
-        if let Some(bar) = self.bar_of(identity, token.issued_s) {
-            return Err(bar);
+        let refused = || {
+            let (issuer, owner) = (issuer.name.clone(), token.owner.clone());
+            Box::new(RefusedPerson { of: Some((live.id, identity)), issuer, owner })
+        };
+        match self.bar_of(identity, token.issued_s) {
+            Some(PersonBar::Blocked) => return Err(AuthError::Blocked(refused())),
+            Some(PersonBar::BeforeBlock) => return Err(AuthError::TokenExpired),
+            None => {}
         }
         let issuer_key = issuer.id.to_string();
         let granted = IdentityRule::first_match(&self.rules, &issuer_key, claims);
-        let granted = granted.ok_or(AuthError::NoRule)?;
+        let granted = granted.ok_or_else(|| AuthError::NoRule(refused()))?;
         let principal = KeyId::of_identity(identity);
         let login = Login {
             identity,

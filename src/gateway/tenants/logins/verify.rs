@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::book::KnownIssuer;
 use super::cache;
+use super::refused::RefusedPerson;
 use crate::domain::id::TenantId;
 use crate::domain::identity::{ClaimRules, SplitToken, TokenFault, VerifiedToken};
 use crate::gateway::clock;
@@ -87,7 +88,7 @@ impl Tenants {
         let issuer = self.logins.book().by_url(&url).cloned();
         let unknown = || refused("?", TokenFault::Unverifiable("no such issuer is known here"));
         let (issuer, token, claims) = self.verify_split(issuer.ok_or_else(unknown)?, split).await?;
-        let live = self.tenant_of(&issuer, &claims, tenant).await?;
+        let live = self.tenant_of(&issuer, (&token, &claims), tenant).await?;
         self.map_person(&live, &issuer, (&Arc::new(token), &claims))
     }
 
@@ -152,12 +153,16 @@ impl Tenants {
     async fn tenant_of(
         &self,
         issuer: &KnownIssuer,
-        claims: &Map<String, Value>,
+        (token, claims): (&VerifiedToken, &Map<String, Value>),
         named: Option<&str>,
     ) -> Result<Arc<LiveTenant>, AuthError> {
+        let no_tenant = || {
+            let (issuer, owner) = (issuer.name.clone(), token.owner.clone());
+            AuthError::NoRule(Box::new(RefusedPerson { of: None, issuer, owner }))
+        };
         let of = issuer.tenants_of(claims);
         let tenant = match (named, of.as_slice()) {
-            (_, []) => return Err(AuthError::NoRule),
+            (_, []) => return Err(no_tenant()),
             (None, [(tenant, _)]) => *tenant,
             (None, _) => return Err(AuthError::SeveralTenants),
             (Some(name), of) => {
@@ -166,7 +171,7 @@ impl Tenants {
             }
         };
         // only this one: claims may name many
-        self.live_for_login(tenant).await?.ok_or(AuthError::NoRule)
+        self.live_for_login(tenant).await?.ok_or_else(no_tenant)
     }
 
     /// Returns a tenant with its access loaded; `None` if it is deleted.
@@ -195,7 +200,7 @@ impl Tenants {
         token: (&Arc<VerifiedToken>, &Map<String, Value>),
     ) -> Result<Arc<Caller>, AuthError> {
         let access = live.access();
-        let access = access.as_ref().as_ref().ok_or(AuthError::NoRule)?;
+        let access = access.as_ref().as_ref().ok_or(AuthError::Unavailable)?;
         let terms = (&self.options.defaults, self.options.logins.leeway_s);
         access.person(live, issuer, token, terms).map(Arc::new)
     }
