@@ -17,6 +17,7 @@ pub mod fingerprint;
 pub(crate) mod fuzz;
 pub mod glob;
 pub mod header_hints;
+pub mod host;
 pub mod id;
 pub mod identity;
 pub mod intent;

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::Faces;
 use super::connections::{ConnectionRules, Connections};
 use super::http::health;
-use super::listener::{Doors, Routes, serve_connections};
+use super::listener::{Doors, HEAD_BYTES_MAX, Routes, serve_connections};
 
 /// Most open connections. One more closes the oldest idle connection, or waits until one ends.
 pub const CONNECTIONS_MAX: usize = 64;
@@ -112,7 +112,11 @@ pub async fn serve(
         per_address_max: CONNECTIONS_MAX,
         trusted_proxies: Vec::new(),
     };
-    let doors = Doors { connections: Connections::new(rules), header_read_timeout: HEADER_READ_TIMEOUT };
+    let doors = Doors {
+        connections: Connections::new(rules),
+        header_read_timeout: HEADER_READ_TIMEOUT,
+        head_bytes_max: HEAD_BYTES_MAX,
+    };
     serve_connections(listener, Routes::new(router), doors, (stop, DRAIN_MAX)).await;
 }
 

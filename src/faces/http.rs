@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::auth::{Challenge, Presented};
 use super::client::ClientAddress;
 use super::hosts::{HasOwnPages, check_host, check_origin, host};
-use super::listener::{Doors, FirstHandler, Peer, Routes, serve_connections};
+use super::listener::{Doors, FirstHandler, HEAD_BYTES_MAX, Peer, Routes, serve_connections};
 use super::mcp::{self, Endpoint};
 use super::request::{self, AdmittedRequest, RequestId};
 use super::{Faces, acp, auth, console, landing, rest, session_cookie, wire};
@@ -187,7 +187,11 @@ pub async fn serve(
     drain: Duration,
 ) -> Instant {
     let connections = Arc::clone(&faces.connections);
-    let doors = Doors { connections, header_read_timeout: faces.options.header_read_timeout };
+    let doors = Doors {
+        connections,
+        header_read_timeout: faces.options.header_read_timeout,
+        head_bytes_max: HEAD_BYTES_MAX + faces.options.token_bytes_max,
+    };
     let routes = Routes::new(router(Arc::clone(&faces))).after(over_mcp(&faces));
     serve_connections(listener, routes, doors, (stop, drain)).await
 }

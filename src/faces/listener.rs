@@ -26,8 +26,8 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::connections::{Admitted, ClientConnection, Connections};
 use super::impatient::Impatient;
 
-/// Bytes buffered of a connection: bounds the size of a request's line and headers together.
-const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Largest line and headers of a request together, but for a token of an identity provider, in bytes.
+pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Longest time that writes to a client may wait. Then its connection is closed, and the memory of the waiting answers
 /// freed.
 const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
@@ -51,6 +51,8 @@ pub(super) struct Doors {
     pub(super) connections: Arc<Connections>,
     /// Time limit for a client to send its request head.
     pub(super) header_read_timeout: Duration,
+    /// Bytes buffered of a connection: bounds the size of a request's line and headers together.
+    pub(super) head_bytes_max: usize,
 }
 
 /// Answer to a request, under way.
@@ -103,7 +105,9 @@ pub(super) async fn serve_connections(
 ) -> Instant {
     let serving = TaskTracker::new();
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(doors.header_read_timeout).max_buf_size(HEAD_BYTES_MAX);
+    http.timer(TokioTimer::new())
+        .header_read_timeout(doors.header_read_timeout)
+        .max_buf_size(doors.head_bytes_max);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,

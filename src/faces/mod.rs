@@ -44,6 +44,8 @@ pub struct FaceOptions {
     pub streams_per_key_max: usize,
     /// Time limit for a client to send its request head.
     pub header_read_timeout: Duration,
+    /// Largest token of an identity provider, in bytes: the head of a request has that much more room.
+    pub token_bytes_max: usize,
     /// Whether the deployment has `/mcp/direct` at all.
     pub direct_enabled: bool,
     /// Whether the console is served.

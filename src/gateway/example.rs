@@ -130,6 +130,7 @@ impl Options {
                 stale_max: SECOND,
                 token_bytes_max: 16_384,
                 tokens_max: 100,
+                allowed_hosts: Vec::new(),
             },
             tracer: None,
             live_settings: Arc::new(Unread),

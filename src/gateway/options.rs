@@ -156,6 +156,8 @@ pub struct LoginOptions {
     pub token_bytes_max: usize,
     /// Most verified tokens that are remembered.
     pub tokens_max: usize,
+    /// Hosts that requests may name; `*` is any.
+    pub allowed_hosts: Vec<String>,
 }
 
 /// Configuration of the embeddings service.

@@ -20,6 +20,16 @@ text_enum! {
     }
 }
 
+text_enum! {
+    /// Kind of a token, by its header's `typ`.
+    pub enum TokenType {
+        /// Access token (RFC 9068): `at+jwt` or `application/at+jwt`.
+        AccessToken = "at+jwt",
+        /// `JWT`, which ID tokens have as well.
+        Jwt = "jwt",
+    }
+}
+
 /// Reason why a token was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenFault {

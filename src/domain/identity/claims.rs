@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::algorithm::{TokenAlgorithm, TokenFault};
+use super::algorithm::{TokenAlgorithm, TokenFault, TokenType};
 use super::audience::{Audiences, TokenReach};
 use super::jwks::{KeyDigest, KeySet};
 use super::token::SplitToken;
@@ -21,6 +21,8 @@ const TIME_MAX: f64 = 253_402_300_799.0;
 pub struct ClaimRules<'a> {
     /// Issuer, compared byte by byte.
     pub issuer: &'a str,
+    /// Kinds of tokens that are accepted; `None` for all, and for tokens that do not say theirs.
+    pub token_types: Option<&'a [TokenType]>,
     /// Audiences that are accepted.
     pub audiences: &'a Audiences,
     /// Claim that identifies the person.
@@ -51,7 +53,7 @@ pub struct VerifiedToken {
     /// All claims, as the JSON that the token holds: decoded, small objects would take many times its bytes.
     payload: Box<str>,
     algorithm: TokenAlgorithm,
-    is_access_token: bool,
+    token_type: Option<TokenType>,
     /// Digest of the key that signed the token.
     key: KeyDigest,
 }
@@ -67,7 +69,7 @@ impl VerifiedToken {
     /// token's end is not looked at.
     pub fn is_verified_by(&self, keys: &KeySet, allowed: &[TokenAlgorithm], rules: &ClaimRules<'_>) -> bool {
         let before_its_end = self.expires_s.saturating_sub(1);
-        let read = || SplitToken::read_before(self.algorithm, self.is_access_token, self.claims());
+        let read = || SplitToken::read_before(self.algorithm, self.token_type, self.claims());
         let checked = || read().check_claims(rules, self.key, before_its_end);
         allowed.contains(&self.algorithm)
             && keys.has(&self.key)
@@ -89,7 +91,7 @@ impl SplitToken<'_> {
         now_s: i64,
     ) -> Result<(VerifiedToken, Map<String, Value>), TokenFault> {
         self.issued_by(rules)?;
-        self.is_access()?;
+        self.is_access(rules)?;
         let expires_s = self.expiry()?;
         let issued_s = self.begun("iat", rules, now_s)?;
         self.begun("nbf", rules, now_s)?;
@@ -99,7 +101,7 @@ impl SplitToken<'_> {
         let subject = self.subject(rules)?.to_owned();
         let owner = self.owner(rules).unwrap_or_else(|| shown(&subject));
         let email = text(&self.claims, "email").map(shown).filter(|email| !email.is_empty());
-        let (algorithm, is_access_token) = (self.algorithm, self.is_access_token);
+        let (algorithm, token_type) = (self.algorithm, self.token_type);
         let payload = self.payload.into();
         let token = VerifiedToken {
             subject,
@@ -110,7 +112,7 @@ impl SplitToken<'_> {
             reach,
             payload,
             algorithm,
-            is_access_token,
+            token_type,
             key,
         };
         Ok((token, self.claims))
@@ -122,9 +124,13 @@ impl SplitToken<'_> {
         is_same.then_some(()).ok_or(TokenFault::Unverifiable("iss is another issuer"))
     }
 
-    /// Checks that the token does not say of itself that it is no access token.
-    pub(super) fn is_access(&self) -> Result<(), TokenFault> {
-        let is_other = !self.is_access_token && is_other_token(&self.claims);
+    /// Checks that the token is of an accepted kind, and does not say of itself that it is no access token.
+    pub(super) fn is_access(&self, rules: &ClaimRules<'_>) -> Result<(), TokenFault> {
+        let has = |kinds: &[TokenType]| self.token_type.is_some_and(|kind| kinds.contains(&kind));
+        if !rules.token_types.is_none_or(has) {
+            return Err(TokenFault::Unverifiable("the header's typ is not among the issuer's token_types"));
+        }
+        let is_other = self.token_type != Some(TokenType::AccessToken) && is_other_token(&self.claims);
         let fault = TokenFault::Unverifiable("an ID token, a refresh token or a logout token");
         if is_other { Err(fault) } else { Ok(()) }
     }
@@ -173,8 +179,7 @@ impl SplitToken<'_> {
     /// Returns the subject.
     pub(super) fn subject(&self, rules: &ClaimRules<'_>) -> Result<&str, TokenFault> {
         text(&self.claims, rules.subject_claim)
-            .filter(|subject| !subject.is_empty() && subject.len() <= SUBJECT_BYTES_MAX)
-            .filter(|subject| !subject.chars().any(char::is_control))
+            .filter(|subject| is_subject(subject))
             .ok_or(TokenFault::Unverifiable("the subject is missing or too long"))
     }
 
@@ -182,6 +187,11 @@ impl SplitToken<'_> {
     pub(super) fn owner(&self, rules: &ClaimRules<'_>) -> Option<String> {
         owner(&self.claims, rules.owner_claim)
     }
+}
+
+/// Returns whether a text can be the subject of a token: 1 to 255 bytes without control characters.
+pub fn is_subject(text: &str) -> bool {
+    !text.is_empty() && text.len() <= SUBJECT_BYTES_MAX && !text.chars().any(char::is_control)
 }
 
 fn text<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a str> {

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::algorithm::{TokenAlgorithm, TokenFault};
+use super::algorithm::{TokenAlgorithm, TokenFault, TokenType};
 use super::audience::TokenReach;
 use super::claims::{ClaimRules, shown};
 use super::jwks::KeySet;
@@ -123,7 +123,11 @@ impl SplitToken<'_> {
         let subject = format!("the claim {} is {}", rules.subject_claim, claim(rules.subject_claim));
         vec![
             finding("iss", self.issued_by(rules).map(|()| claim("iss")), self.other_issuer(rules)),
-            finding("kind", self.is_access().map(|()| "an access token".to_owned()), self.other_kind()),
+            finding(
+                "kind",
+                self.is_access(rules).map(|()| "an access token".to_owned()),
+                self.other_kind(rules),
+            ),
             finding("exp", exp.map(|_| ends.clone()), format!("{ends}; {leeway}")),
             begins("nbf"),
             begins("iat"),
@@ -147,8 +151,13 @@ impl SplitToken<'_> {
         format!("{}, expected {} byte by byte{slash}", found(iss), quoted(expected))
     }
 
-    /// Returns which claims say that the token is of another kind.
-    fn other_kind(&self) -> String {
+    /// Returns which kinds are accepted, or which claims say that the token is of another kind.
+    fn other_kind(&self, rules: &ClaimRules<'_>) -> String {
+        let has = |kinds: &&[TokenType]| !self.token_type.is_some_and(|kind| kinds.contains(&kind));
+        if let Some(kinds) = rules.token_types.filter(has) {
+            let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
+            return format!("the entry accepts {} alone", kinds.join(", "));
+        }
         let names = ["nonce", "at_hash", "c_hash", "events", "typ", "token_use"];
         let has: Vec<&str> = names.into_iter().filter(|name| self.claims.contains_key(*name)).collect();
         format!("an access token was expected, and this one has {}", has.join(", "))
@@ -215,6 +224,7 @@ mod tests {
         let audiences = Audiences::new(&[PublicUrl::new("https://gw.example")], &["client-7".to_owned()]);
         let rules = ClaimRules {
             issuer: "https://idp.example",
+            token_types: None,
             audiences: &audiences,
             subject_claim: "sub",
             owner_claim: None,

@@ -21,6 +21,7 @@ fn verify(token: &str, keys: &KeySet) -> Result<VerifiedToken, TokenFault> {
     let audiences = Audiences::new(&[PublicUrl::new(GATEWAY)], &[CLIENT.to_owned()]);
     let rules = ClaimRules {
         issuer: ISSUER,
+        token_types: None,
         audiences: &audiences,
         subject_claim: "sub",
         owner_claim: None,

@@ -19,9 +19,9 @@ mod fuzz;
 #[cfg(test)]
 mod tests;
 
-pub use self::algorithm::{TokenAlgorithm, TokenFault};
+pub use self::algorithm::{TokenAlgorithm, TokenFault, TokenType};
 pub use self::audience::{Audiences, PublicUrl, TokenReach};
-pub use self::claims::{ClaimRules, VerifiedToken};
+pub use self::claims::{ClaimRules, VerifiedToken, is_subject};
 pub use self::explain::{ClaimFinding, TokenHolder, header_of};
 pub use self::jwks::{JWKS_BYTES_MAX, JwksFault, KeyDigest, KeyFault, KeyReport, KeySet};
 pub use self::rules::{

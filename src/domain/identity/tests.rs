@@ -35,6 +35,7 @@ fn verify_with(
     let audiences = audiences();
     let rules = ClaimRules {
         issuer: "https://idp.example",
+        token_types: None,
         audiences: &audiences,
         subject_claim: "sub",
         owner_claim: None,

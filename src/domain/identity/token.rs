@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::DecodingKey;
 use serde_json::{Map, Value};
 
-use super::algorithm::{TokenAlgorithm, TokenFault};
+use super::algorithm::{TokenAlgorithm, TokenFault, TokenType};
 use super::crypto;
 use super::jwks::{KeyDigest, KeySet};
 use crate::domain::json;
@@ -13,7 +13,11 @@ use crate::domain::json;
 /// Longest key id in a header, in bytes.
 const KID_BYTES_MAX: usize = 256;
 /// Values of `typ` that an access token may have; absent is accepted as well.
-const TYPES: [&str; 3] = ["at+jwt", "application/at+jwt", "JWT"];
+const TYPES: [(&str, TokenType); 3] = [
+    ("at+jwt", TokenType::AccessToken),
+    ("application/at+jwt", TokenType::AccessToken),
+    ("JWT", TokenType::Jwt),
+];
 
 /// Token in its parts, with a header that was checked. No claim is verified yet.
 #[derive(Clone, Debug)]
@@ -24,8 +28,8 @@ pub struct SplitToken<'a> {
     signature: &'a str,
     pub(super) algorithm: TokenAlgorithm,
     kid: Option<String>,
-    /// True if the header says that this is an access token (`at+jwt`).
-    pub(super) is_access_token: bool,
+    /// Kind by the header; `None` if it does not say.
+    pub(super) token_type: Option<TokenType>,
     /// Text of the claims.
     pub(super) payload: String,
     pub(super) claims: Map<String, Value>,
@@ -45,21 +49,19 @@ impl<'a> SplitToken<'a> {
         }
         let algorithm = header.get("alg").and_then(Value::as_str).and_then(TokenAlgorithm::parse);
         let algorithm = algorithm.ok_or(TokenFault::Unverifiable("the header's alg is not accepted"))?;
-        let typ = match header.get("typ") {
-            None => None,
-            Some(Value::String(typ)) if TYPES.iter().any(|known| typ.eq_ignore_ascii_case(known)) => {
-                Some(typ.as_str())
-            }
-            Some(_) => return Err(TokenFault::Unverifiable("the header's typ is not of an access token")),
+        let known = |typ: &Value| {
+            let typ = typ.as_str()?;
+            TYPES.iter().find(|(known, _)| typ.eq_ignore_ascii_case(known)).map(|(_, kind)| *kind)
         };
+        let other = || TokenFault::Unverifiable("the header's typ is not of an access token");
+        let token_type = header.get("typ").map(|typ| known(typ).ok_or_else(other)).transpose()?;
         let kid = match header.get("kid") {
             None => None,
             Some(Value::String(kid)) if kid.len() <= KID_BYTES_MAX => Some(kid.clone()),
             Some(_) => return Err(TokenFault::Unverifiable("the header's kid is no short text")),
         };
-        let is_access_token = typ.is_some_and(|typ| !typ.eq_ignore_ascii_case("JWT"));
         let (payload, claims) = object(payload, "the payload is no JSON object with one reading")?;
-        Ok(SplitToken { signed, signature, algorithm, kid, is_access_token, payload, claims })
+        Ok(SplitToken { signed, signature, algorithm, kid, token_type, payload, claims })
     }
 
     /// Returns the issuer that the token names. It is not verified: use it only to select the issuer's keys.
@@ -90,11 +92,11 @@ impl<'a> SplitToken<'a> {
     /// Returns a token that was verified before as one that was read, to check its claims once more.
     pub(super) fn read_before(
         algorithm: TokenAlgorithm,
-        is_access_token: bool,
+        token_type: Option<TokenType>,
         claims: Map<String, Value>,
     ) -> SplitToken<'static> {
         let payload = String::new();
-        SplitToken { signed: "", signature: "", algorithm, kid: None, is_access_token, payload, claims }
+        SplitToken { signed: "", signature: "", algorithm, kid: None, token_type, payload, claims }
     }
 
     pub(super) fn key_in<'k>(

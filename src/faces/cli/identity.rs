@@ -30,7 +30,14 @@ enum IdentityAct {
     /// Block a person: calls are refused within a second, and so are all tokens issued until now
     Block {
         /// ID of the identity
-        id: String,
+        #[arg(required_unless_present = "issuer", conflicts_with_all = ["issuer", "subject"])]
+        id: Option<String>,
+        /// Name of the person's issuer, with --subject: also before the person has logged in
+        #[arg(long, requires = "subject")]
+        issuer: Option<String>,
+        /// Subject of the person at the issuer
+        #[arg(long, requires = "issuer")]
+        subject: Option<String>,
     },
     /// End the block of a person, who has to log in once more
     Unblock {
@@ -63,8 +70,15 @@ impl IdentityCommand {
                 let people = client.list(&["identities"], &ApiQuery::default(), usize::MAX).await?;
                 output.items(&people, &COLUMNS)
             }
-            IdentityAct::Block { id } => {
+            IdentityAct::Block { id: Some(id), .. } => {
                 client.act(Method::POST, &["identities", &id, "block"]).await?;
+                output::note(&format!("{id} is blocked"));
+                Ok(())
+            }
+            IdentityAct::Block { id: None, issuer, subject } => {
+                let body = json!({ "issuer": issuer, "subject": subject }).to_string();
+                let answer = client.send(Method::POST, &["identities", "block"], body).await?.json()?;
+                let id = answer.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
                 output::note(&format!("{id} is blocked"));
                 Ok(())
             }

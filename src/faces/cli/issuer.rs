@@ -86,6 +86,9 @@ struct IssuerFields {
     /// Accepted signature algorithm: RS256, PS256, ES256, ES384 or EdDSA; may be repeated [default: all]
     #[arg(long = "algorithm", value_name = "ALGORITHM")]
     algorithms: Vec<String>,
+    /// Accepted kind of token, by its header's `typ`: at+jwt or jwt; may be repeated [default: both, and tokens without `typ`]
+    #[arg(long = "token-type", value_name = "TYPE")]
+    token_types: Vec<String>,
     /// Tenant of all people of the issuer
     #[arg(long)]
     tenant: Option<String>,
@@ -105,7 +108,11 @@ struct IssuerFields {
 
 impl IssuerFields {
     fn body(self) -> Map<String, Value> {
-        let lists = [("audiences", self.audiences), ("algorithms", self.algorithms)];
+        let lists = [
+            ("audiences", self.audiences),
+            ("algorithms", self.algorithms),
+            ("token_types", self.token_types),
+        ];
         let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
         let texts = [
             ("host", self.host),

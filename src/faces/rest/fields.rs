@@ -124,6 +124,19 @@ impl Fields {
         })
     }
 
+    /// Reads a list of texts or `null`, which is the inner `None`.
+    pub(super) fn nullable_texts(&mut self, name: &str) -> Result<Option<Option<Vec<String>>>, GatewayError> {
+        self.take(name, "a list of strings, or null", |value| match value {
+            Value::Null => Some(None),
+            other => other
+                .as_array()?
+                .iter()
+                .map(|item| item.as_str().map(str::to_owned))
+                .collect::<Option<_>>()
+                .map(Some),
+        })
+    }
+
     /// Reads a word of a closed list; `None` if absent.
     pub(super) fn word<T>(
         &mut self,

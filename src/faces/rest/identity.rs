@@ -33,20 +33,22 @@ struct ShownIdentity<'a> {
     subject: &'a str,
     owner: &'a str,
     email: Option<&'a str>,
-    role: &'a str,
-    last_seen_at: String,
+    /// Role at the last sight; null for a person who was blocked before the first.
+    role: Option<&'a str>,
+    last_seen_at: Option<String>,
     blocked_at: Option<String>,
 }
 
 fn shown((identity, issuer): &(Identity, String)) -> ShownIdentity<'_> {
+    let is_seen = !identity.role.is_empty();
     ShownIdentity {
         id: identity.id,
         issuer,
         subject: &identity.subject,
         owner: &identity.owner,
         email: identity.email.as_deref(),
-        role: &identity.role,
-        last_seen_at: show::time(identity.last_seen_at),
+        role: is_seen.then_some(&*identity.role),
+        last_seen_at: is_seen.then(|| show::time(identity.last_seen_at)),
         blocked_at: identity.blocked_at.map(show::time),
     }
 }
@@ -84,6 +86,16 @@ pub(super) async fn block(exchange: Arc<Exchange>) -> RestAnswer {
 
 pub(super) async fn unblock(exchange: Arc<Exchange>) -> RestAnswer {
     set_blocked(&exchange, false).await
+}
+
+pub(super) async fn block_subject(exchange: Arc<Exchange>) -> RestAnswer {
+    let mut fields = exchange.fields(&["issuer", "subject"], Nulls::Absent).await?;
+    let (issuer, subject) = (fields.needed_text("issuer")?, fields.needed_text("subject")?);
+    let gateway = exchange.gateway();
+    let person = gateway.tenants.block_subject(exchange.caller(), (&issuer, &subject)).await?;
+    let principal = KeyId::of_identity(IdentityId(person.0.id));
+    gateway.consent.withdraw_of(&exchange.attempt, principal).await?;
+    show::ok(&shown(&person))
 }
 
 async fn set_blocked(exchange: &Exchange, is_blocked: bool) -> RestAnswer {

@@ -16,12 +16,13 @@ use crate::gateway::{FindingGrade, GatewayError, IssuerRequest};
 use crate::store::{Issuer, IssuerAssignment};
 
 /// Fields of a request to create an issuer.
-const CREATED: [&str; 10] = [
+const CREATED: [&str; 11] = [
     "name",
     "issuer",
     "audiences",
     "host",
     "algorithms",
+    "token_types",
     "tenant",
     "subject_claim",
     "owner_claim",
@@ -29,10 +30,11 @@ const CREATED: [&str; 10] = [
     "jwks_uri",
 ];
 /// Fields of a request to change an issuer.
-const CHANGED: [&str; 9] = [
+const CHANGED: [&str; 10] = [
     "audiences",
     "host",
     "algorithms",
+    "token_types",
     "tenant",
     "subject_claim",
     "owner_claim",
@@ -49,6 +51,8 @@ struct ShownIssuer<'a> {
     audiences: &'a [String],
     host: Option<&'a str>,
     algorithms: &'a [String],
+    /// Accepted kinds of tokens; null for all.
+    token_types: Option<&'a [String]>,
     /// Tenant of all its people; null if assignments decide.
     tenant: Option<&'a str>,
     subject_claim: &'a str,
@@ -69,6 +73,7 @@ fn shown(issuer: &Issuer) -> ShownIssuer<'_> {
         audiences: &issuer.audiences,
         host: issuer.host.as_deref(),
         algorithms: &issuer.algorithms,
+        token_types: issuer.token_types.as_deref(),
         tenant: issuer.tenant.as_deref(),
         subject_claim: &issuer.subject_claim,
         owner_claim: issuer.owner_claim.as_deref(),
@@ -92,6 +97,8 @@ struct ShownAssignment<'a> {
 
 #[derive(Serialize)]
 struct ShownAssignments<'a> {
+    /// Version of the issuer, which each change of the assignments raises.
+    version: i64,
     items: Vec<ShownAssignment<'a>>,
 }
 
@@ -129,6 +136,7 @@ fn request(fields: &mut Fields) -> Result<IssuerRequest, GatewayError> {
         tenant: fields.nullable_text("tenant")?,
         audiences: fields.texts("audiences")?,
         algorithms: fields.texts("algorithms")?,
+        token_types: fields.nullable_texts("token_types")?,
         subject_claim: fields.nullable_text("subject_claim")?,
         owner_claim: fields.nullable_text("owner_claim")?,
         tenant_claim: fields.nullable_text("tenant_claim")?,
@@ -185,13 +193,13 @@ pub(super) async fn check(exchange: Arc<Exchange>) -> RestAnswer {
     show::ok(&ShownFindings { checks: checks.collect() })
 }
 
-fn assignments(rows: &[IssuerAssignment]) -> RestAnswer {
+fn assignments((version, rows): &(i64, Vec<IssuerAssignment>)) -> RestAnswer {
     let items = rows.iter().map(|row| ShownAssignment {
         claim: &row.claim,
         value: &row.value,
         tenant: row.tenant.as_deref(),
     });
-    show::ok(&ShownAssignments { items: items.collect() })
+    show::ok(&ShownAssignments { version: *version, items: items.collect() })
 }
 
 pub(super) async fn tenants(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
@@ -200,7 +208,9 @@ pub(super) async fn tenants(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
 }
 
 pub(super) async fn put_tenants(exchange: Arc<Exchange>) -> RestAnswer {
-    let given = exchange.fields(&["items"], Nulls::Absent).await?.needed_list("items")?;
+    let mut fields = exchange.fields(&["version", "items"], Nulls::Absent).await?;
+    let version = fields.version()?;
+    let given = fields.needed_list("items")?;
     let mut items = Vec::new();
     for (at, item) in given.into_iter().enumerate() {
         let Assigned { claim, value, tenant } = serde_json::from_value(item)
@@ -208,5 +218,6 @@ pub(super) async fn put_tenants(exchange: Arc<Exchange>) -> RestAnswer {
         items.push((claim, value, tenant));
     }
     let tenants = &exchange.gateway().tenants;
-    assignments(&tenants.put_issuer_tenants(exchange.caller(), name(&exchange)?, items).await?)
+    let of = (name(&exchange)?, version);
+    assignments(&tenants.put_issuer_tenants(exchange.caller(), of, items).await?)
 }

@@ -108,6 +108,7 @@ routes! {
     GET "/identity/rules" => sensitive("identity.get_rules", May(ManageKeys), NONE, identity::rules);
     PUT "/identity/rules" => act("identity.rules", May(ManageKeys), identity::put_rules);
     GET "/identities" => sensitive("identities.list", May(ManageKeys), PAGE, identity::list);
+    POST "/identities/block" => act("identities.block_subject", May(ManageKeys), identity::block_subject);
     POST "/identities/{id}/block" => act("identities.block", May(ManageKeys), identity::block);
     POST "/identities/{id}/unblock" => act("identities.unblock", May(ManageKeys), identity::unblock);
 

@@ -105,6 +105,7 @@ impl Consent {
             author: self.author_of(attempt),
             is_recorded: matches!(via, DecidedVia::Rest | DecidedVia::Cli),
         };
+        self.tenants.keep_person(caller).await.map_err(store)?;
         match self.store.decide_consent(tenant, &new).await.map_err(store)? {
             DecideOutcome::Decided { row, rev, also_cancelled } => {
                 let took = row.decided_at.unwrap_or(row.created_at) - row.created_at;

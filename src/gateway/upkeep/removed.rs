@@ -18,6 +18,16 @@ impl Upkeep {
         outcome
     }
 
+    /// Deletes people who have not been seen for long.
+    pub(super) async fn delete_old_people(&self) -> Result<(), StoreError> {
+        let mut outcome = Ok(());
+        for tenant in self.store.tenants_with_old_people().await? {
+            let deleted = self.batches(|| self.store.delete_old_people(tenant)).await;
+            go_on(&mut outcome, deleted.map(drop))?;
+        }
+        outcome
+    }
+
     /// Deletes replaced versions of policies, but for the newest.
     pub(super) async fn delete_old_policies(&self) -> Result<(), StoreError> {
         let mut outcome = Ok(());

@@ -31,6 +31,7 @@ impl Upkeep {
                 self.report_once("retention of days", self.drop_old_days().await);
                 self.report_once("retention of tenants", self.delete_for_tenants().await);
                 self.report_once("revoked keys", self.delete_old_keys().await);
+                self.report_once("people not seen for long", self.delete_old_people().await);
                 self.report_once("replaced policies", self.delete_old_policies().await);
                 self.report_once("permission requests", self.delete_old_consent().await);
                 self.report_once("wishes of sessions", self.delete_old_sessions().await);

@@ -34,6 +34,8 @@ pub struct Issuer {
     pub audiences: Vec<String>,
     /// Accepted signature algorithms.
     pub algorithms: Vec<String>,
+    /// Accepted kinds of tokens; `None` for all, and for tokens that do not say theirs.
+    pub token_types: Option<Vec<String>>,
     /// Claim that identifies a person.
     pub subject_claim: String,
     /// Claim that names a person; `None` for the usual ones.
@@ -93,6 +95,8 @@ pub struct NewIssuer {
     pub audiences: Vec<String>,
     /// Accepted signature algorithms.
     pub algorithms: Vec<String>,
+    /// Accepted kinds of tokens; `None` for all.
+    pub token_types: Option<Vec<String>>,
     /// Claim that identifies a person.
     pub subject_claim: String,
     /// Claim that names a person.
@@ -115,6 +119,8 @@ pub struct IssuerPatch {
     pub audiences: Option<Vec<String>>,
     /// New algorithms.
     pub algorithms: Option<Vec<String>>,
+    /// New kinds of tokens.
+    pub token_types: Option<Option<Vec<String>>>,
     /// New subject claim.
     pub subject_claim: Option<String>,
     /// New owner claim.
@@ -140,7 +146,7 @@ pub struct IssuerRows {
 
 macro_rules! issuer_columns {
     () => {
-        "i.issuer_id, i.name, i.issuer, i.host, i.for_tenant, i.audiences, i.algorithms, i.subject_claim,
+        "i.issuer_id, i.name, i.issuer, i.host, i.for_tenant, i.audiences, i.algorithms, i.token_types, i.subject_claim,
              i.owner_claim, i.tenant_claim, i.jwks_uri, i.jwks, i.jwks_fetched_at, i.jwks_ended_at, i.jwks_error, i.created_at,
              i.version, t.name as tenant
          from issuers i left join tenants t on t.tenant_id = i.for_tenant and t.deleted_at is null "
@@ -246,8 +252,8 @@ impl Store {
         }
         let inserted = sqlx::query(
             "insert into issuers (issuer_id, name, issuer, host, for_tenant, audiences, algorithms, subject_claim,
-                 owner_claim, tenant_claim, jwks_uri)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+                 owner_claim, tenant_claim, jwks_uri, token_types)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         )
         .bind(Uuid::now_v7())
         .bind(&new.name)
@@ -260,6 +266,7 @@ impl Store {
         .bind(&new.owner_claim)
         .bind(&new.tenant_claim)
         .bind(&new.jwks_uri)
+        .bind(&new.token_types)
         .execute(&mut *tx)
         .await;
         if let Err(error) = inserted {
@@ -294,7 +301,8 @@ impl Store {
                  jwks_fetched_at = case when $13 and jwks_uri is distinct from $14 then null else jwks_fetched_at end,
                  jwks_tried_at = case when $13 and jwks_uri is distinct from $14 then null else jwks_tried_at end,
                  jwks_asked_at = case when $13 and jwks_uri is distinct from $14 then null else jwks_asked_at end,
-                 jwks_uri = case when $13 then $14 else jwks_uri end, version = version + 1
+                 jwks_uri = case when $13 then $14 else jwks_uri end,
+                 token_types = case when $16 then $17 else token_types end, version = version + 1
              where name = $1 and ($15::bigint is null or version = $15)",
         )
         .bind(name)
@@ -312,6 +320,8 @@ impl Store {
         .bind(patch.jwks_uri.is_some())
         .bind(patch.jwks_uri.clone().flatten())
         .bind(patch.version)
+        .bind(patch.token_types.is_some())
+        .bind(patch.token_types.clone().flatten())
         .execute(&mut *tx)
         .await?;
         let found = find(&mut tx, name).await?;
@@ -336,11 +346,11 @@ impl Store {
         commit(tx, rev).await
     }
 
-    /// Returns the assignments of an issuer, by position.
+    /// Returns the assignments of an issuer, by position, with the issuer's version.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the issuer. Other errors come from the database.
-    pub async fn issuer_tenants(&self, name: &str) -> Result<Vec<IssuerAssignment>, StoreError> {
+    pub async fn issuer_tenants(&self, name: &str) -> Result<(i64, Vec<IssuerAssignment>), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let issuer = find(&mut tx, name).await?;
         let rows = sqlx::query_as(concat!(
@@ -352,21 +362,27 @@ impl Store {
         .fetch_all(&mut *tx)
         .await?;
         tx.commit().await?;
-        Ok(rows)
+        Ok((issuer.version, rows))
     }
 
     /// Replaces the assignments of an issuer: claim, value and tenant of each.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] without the issuer. Other errors come from the database.
+    /// [`StoreError::Conflict`] if the issuer has another version than `replaces`, [`StoreError::NotFound`] without the issuer. Other
+    /// errors come from the database.
     pub async fn put_issuer_tenants(
         &self,
         name: &str,
+        replaces: Option<i64>,
         items: &[(String, String, TenantId)],
     ) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let rev = next_rev(&mut tx).await?;
+        // the revision's row lock makes this read current
         let issuer = find(&mut tx, name).await?;
+        if replaces.is_some_and(|version| version != issuer.version) {
+            return Err(StoreError::Conflict("the issuer changed since that version"));
+        }
         sqlx::query("delete from issuer_tenants where issuer_id = $1")
             .bind(issuer.id)
             .execute(&mut *tx)

@@ -11,8 +11,15 @@ use crate::store::tx::{Lane, TxAccess};
 use crate::store::unit::Unit;
 use crate::store::{Store, StoreError};
 
-/// Most people of a tenant that are stored. Further ones work, but are not listed and cannot be blocked one by one.
+/// Most people of a tenant that are stored when they are seen. Further ones work, and are not listed.
 const PEOPLE_MAX: i64 = 100_000;
+/// Most people of a tenant with those who are stored to be blocked, or since they decided something.
+const KEPT_MAX: i64 = 2 * PEOPLE_MAX;
+
+/// Days for which people are kept who are not seen any more, and were never blocked. The policy of the table has the same number.
+const PEOPLE_DAYS: i32 = 400;
+/// Rows per batch: a few milliseconds of work, and one commit.
+const BATCH: i64 = 1000;
 
 /// Person as stored.
 #[derive(Clone, Debug, FromRow)]
@@ -28,9 +35,9 @@ pub struct Identity {
     pub owner: String,
     /// E-mail address of the person.
     pub email: Option<String>,
-    /// Role at the last sight.
+    /// Role at the last sight; empty for a person who was blocked before the first.
     pub role: String,
-    /// Time of the last sight, written at most once a minute.
+    /// Time of the last sight, written at most once a minute; of the block, for a person who was not seen yet.
     pub last_seen_at: DateTime<Utc>,
     /// Time of the block; `None` for a person who is not blocked.
     pub blocked_at: Option<DateTime<Utc>>,
@@ -75,11 +82,29 @@ macro_rules! identity_columns {
 }
 
 impl Store {
-    /// Stores people of a tenant who were seen. No revision changes.
+    /// Stores people of a tenant who were seen, while it has room. No revision changes.
     ///
     /// # Errors
     /// The database is out of reach or fails.
     pub async fn see_identities(&self, tenant: TenantId, seen: &[SeenIdentity]) -> Result<(), StoreError> {
+        self.see_up_to(tenant, seen, PEOPLE_MAX).await
+    }
+
+    /// Stores a person whose answer to a permission request counts from now on, also where the tenant has no room for people who
+    /// are only seen.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn keep_identity(&self, tenant: TenantId, person: &SeenIdentity) -> Result<(), StoreError> {
+        self.see_up_to(tenant, std::slice::from_ref(person), KEPT_MAX).await
+    }
+
+    async fn see_up_to(
+        &self,
+        tenant: TenantId,
+        seen: &[SeenIdentity],
+        people_max: i64,
+    ) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::Tenant(tenant)).await?;
         sqlx::query(
             "insert into identities (tenant_id, identity_id, issuer_id, subject, owner, email, role, last_seen_at)
@@ -99,7 +124,7 @@ impl Store {
         .bind(seen.iter().map(|person| person.email.as_deref()).collect::<Vec<_>>())
         .bind(seen.iter().map(|person| person.role.as_str()).collect::<Vec<_>>())
         .bind(seen.iter().map(|person| person.at).collect::<Vec<_>>())
-        .bind(PEOPLE_MAX)
+        .bind(people_max)
         .execute(&mut *tx)
         .await?;
         Ok(tx.commit().await?)
@@ -157,6 +182,81 @@ impl Store {
         let row = row.ok_or(StoreError::NotFound)?;
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await?;
         Ok(row)
+    }
+
+    /// Blocks a person by id, issuer and subject, also one whom the tenant never saw.
+    ///
+    /// # Errors
+    /// [`StoreError::Limit`] for too many people, [`StoreError::NotFound`] for a deleted tenant. Other errors come from the database.
+    pub async fn block_subject(
+        &self,
+        tenant: TenantId,
+        (identity, issuer, subject): (IdentityId, IssuerId, &str),
+    ) -> Result<Identity, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
+        let row = sqlx::query_as(concat!(
+            "insert into identities (tenant_id, identity_id, issuer_id, subject, owner, role, last_seen_at, blocked_at,
+                 not_before, rev)
+             select $1, $2, $3, $4, left($4, 200), '', now(), now(), now(), $5
+             where exists (select from identities i where i.tenant_id = $1 and i.identity_id = $2)
+                or (select count(*) from identities i where i.tenant_id = $1) < $6
+             on conflict (tenant_id, identity_id) do update set
+                 blocked_at = coalesce(identities.blocked_at, now()), not_before = now(), rev = excluded.rev
+             returning ",
+            identity_columns!()
+        ))
+        .bind(tenant.0)
+        .bind(identity.0)
+        .bind(issuer.0)
+        .bind(subject)
+        .bind(rev)
+        .bind(KEPT_MAX)
+        .fetch_optional(&mut *tx)
+        .await?;
+        let row = row.ok_or(StoreError::Limit("identities"))?;
+        revisions::commit(tx, tenant, RevisionKind::Access, rev).await?;
+        Ok(row)
+    }
+
+    /// Returns tenants with people who have not been seen for as long as people are kept.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn tenants_with_old_people(&self) -> Result<Vec<TenantId>, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
+        let rows: Vec<Uuid> = sqlx::query_scalar(
+            "select distinct tenant_id from identities
+             where blocked_at is null and not_before is null and last_seen_at < now() - make_interval(days => $1)",
+        )
+        .bind(PEOPLE_DAYS)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(rows.into_iter().map(TenantId).collect())
+    }
+
+    /// Deletes a batch of a tenant's people who have not been seen for as long as people are kept, and who were never blocked.
+    /// Returns whether there may be more.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn delete_old_people(&self, tenant: TenantId) -> Result<bool, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Owner).await?;
+        let deleted = sqlx::query(
+            "delete from identities where tenant_id = $1 and identity_id in (
+                 select identity_id from identities
+                 where tenant_id = $1 and blocked_at is null and not_before is null
+                    and last_seen_at < now() - make_interval(days => $2)
+                 limit $3)",
+        )
+        .bind(tenant.0)
+        .bind(PEOPLE_DAYS)
+        .bind(BATCH)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(deleted.rows_affected() == BATCH.unsigned_abs())
     }
 }
 

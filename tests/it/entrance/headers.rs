@@ -124,11 +124,15 @@ async fn a_request_target_and_its_host_agree() {
 }
 
 #[tokio::test]
-async fn a_head_has_at_most_16_kib() {
+async fn a_head_has_a_bound_with_room_for_a_token() {
     const HEAD_BYTES_MAX: usize = 16 * 1024;
+    const TOKEN_BYTES_MAX: usize = 16_384;
     let stage = Stage::with(&[ADMIN]).await;
     let key = stage.tenant("acme").await.agent().await.key.unwrap();
-    for (target, path) in [(&stage.gateway.url, "/api/v1/status"), (&stage.gateway.admin_url(), "/readyz")] {
+    for (target, path, bytes_max) in [
+        (&stage.gateway.url, "/api/v1/status", HEAD_BYTES_MAX + TOKEN_BYTES_MAX),
+        (&stage.gateway.admin_url(), "/readyz", HEAD_BYTES_MAX),
+    ] {
         let target = address(target);
         let head = |bytes: usize| {
             let lines = |filler: usize| {
@@ -138,12 +142,12 @@ async fn a_head_has_at_most_16_kib() {
             lines(bytes - lines(0).len())
         };
         let mut stream = connect("127.0.0.1", target).await.unwrap();
-        let answer = ask(&mut stream, &head(HEAD_BYTES_MAX)).await;
+        let answer = ask(&mut stream, &head(bytes_max)).await;
         assert_eq!(status(answer.as_deref()), 200, "{path}: {answer:?}");
         // on a connection that was used, and on a new one
         for mut stream in [stream, connect("127.0.0.1", target).await.unwrap()] {
             // as long as the gateway reads, without the end
-            let answer = ask(&mut stream, head(HEAD_BYTES_MAX + 4).split_at(HEAD_BYTES_MAX).0).await;
+            let answer = ask(&mut stream, head(bytes_max + 4).split_at(bytes_max).0).await;
             assert_eq!(status(answer.as_deref()), 431, "{path}: {answer:?}");
             assert!(ends(&mut stream).await, "an end of the connection");
         }

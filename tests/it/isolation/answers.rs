@@ -93,7 +93,11 @@ async fn every_route_that_takes_a_name_or_an_id() {
     let unknown_id = "5f0c2f1e-1d2a-4a37-9a51-0123456789ab";
     let unknown_record = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
     let server = ("owned-by-a", "never-is-a");
-    let admin = b.admin().await;
+    let (key, other) = (b.admin().await, Idp::start().await);
+    register(&stage, &other, "beta", "tenant-b").await;
+    let conditions = json!([{"claim": "sub", "op": "present"}]);
+    set_rules(&b, json!([{"role": "admin", "conditions": conditions}])).await;
+    let admins = [key, bearer(&stage, &other.token("u1", GATEWAY, json!({})))];
     // the last ones take away what the others name
     let named = ROUTES.iter().filter(|(_, path)| path.contains('{'));
     let (removing, others): (Vec<_>, Vec<_>) = named.partition(|(method, _)| *method == "DELETE");
@@ -113,10 +117,12 @@ async fn every_route_that_takes_a_name_or_an_id() {
         let query = if concrete.ends_with("/resources/diff") { "?uri=x://a" } else { "" };
         let (how, path) = (method.parse::<Method>().unwrap(), format!("/api/v1{concrete}{query}"));
         let body = body(method, &concrete);
-        // it came as far as looking for what is named
-        let answer = admin.ask(how.clone(), &path.replace("NAME", missing), body.as_ref()).await;
-        answer.refused(status, code);
-        compare(&admin, how, &path, body, existing, missing).await;
+        for admin in &admins {
+            // it came as far as looking for what is named
+            let answer = admin.ask(how.clone(), &path.replace("NAME", missing), body.as_ref()).await;
+            answer.refused(status, code);
+            compare(admin, how.clone(), &path, body.clone(), existing, missing).await;
+        }
     }
     // names in queries and bodies
     type Case<'a> = (Method, &'a str, Option<Value>, (&'a str, &'a str));
@@ -132,10 +138,13 @@ async fn every_route_that_takes_a_name_or_an_id() {
         (Method::POST, "/tools/call", call("call_tool_read", "NAME:wiper"), server),
     ];
     for (method, path, body, (existing, missing)) in cases {
-        compare(&admin, method, &format!("/api/v1{path}"), body, existing, missing).await;
+        for admin in &admins {
+            let path = format!("/api/v1{path}");
+            compare(admin, method.clone(), &path, body.clone(), existing, missing).await;
+        }
     }
     let filtered =
-        admin.get(&format!("/api/v1/activity?type=tool_call&session_id={session}")).await.expect(200);
+        admins[1].get(&format!("/api/v1/activity?type=tool_call&session_id={session}")).await.expect(200);
     assert_eq!(filtered["items"], json!([]));
     // nothing of all that had an effect
     assert_eq!(upstream.counts().calls, 1);

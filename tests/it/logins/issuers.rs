@@ -15,8 +15,8 @@ async fn issuers_are_managed_by_the_platform() {
     tenant.admin().await.post("/api/v1/issuers", &body).await.refused(403, "forbidden");
     let made = platform.post("/api/v1/issuers", &body).await.expect(201);
     assert_eq!(
-        (&made["subject_claim"], &made["tenant"], &made["host"]),
-        (&json!("sub"), &json!("acme"), &Value::Null)
+        [&made["subject_claim"], &made["tenant"], &made["host"], &made["token_types"]],
+        [&json!("sub"), &json!("acme"), &Value::Null, &Value::Null]
     );
     assert_eq!(made["algorithms"], json!(["RS256", "PS256", "ES256", "ES384", "EdDSA"]));
     assert!(made["keys_fetched_at"].is_string(), "{made}");
@@ -33,6 +33,10 @@ async fn issuers_are_managed_by_the_platform() {
         ("algorithms", json!([])),
         ("jwks_uri", json!("http://10.0.0.1/keys")),
         ("host", json!("")),
+        // requests for it are refused
+        ("host", json!("b.example")),
+        ("token_types", json!([])),
+        ("token_types", json!(["id+jwt"])),
     ] {
         let mut wrong = json!({"name": "other", "issuer": "https://idp.example", "tenant": "acme"});
         wrong[field] = value.clone();
@@ -47,6 +51,10 @@ async fn issuers_are_managed_by_the_platform() {
     let changed = platform.patch("/api/v1/issuers/corp", &patch).await.expect(200);
     assert_eq!((&changed["audiences"], &changed["tenant"]), (&json!(["client-7"]), &Value::Null));
     assert_eq!(platform.items("/api/v1/issuers").await.len(), 1);
+    let moved = platform.patch("/api/v1/issuers/corp", &json!({"host": "b.example"})).await;
+    let said = moved.refused(400, "invalid_request");
+    assert_eq!(said, "requests for 'b.example' are refused: add it to server.allowed_hosts first");
+    platform.patch("/api/v1/issuers/corp", &json!({"host": "LOCALHOST"})).await.expect(200);
     platform.delete("/api/v1/issuers/corp").await.expect(204);
     platform.get("/api/v1/issuers/corp").await.refused(404, "not_found");
     platform.delete("/api/v1/issuers/corp").await.refused(404, "not_found");
@@ -82,6 +90,11 @@ async fn claims_lead_to_tenants_and_several_need_a_name() {
     let put = platform.ask(Method::PUT, path, Some(&items)).await.expect(200);
     assert_eq!(put["items"][0], json!({"claim": "org", "value": "a", "tenant": "acme"}));
     assert_eq!(platform.get(path).await.expect(200), put);
+    let mut versioned = items.clone();
+    versioned["version"] = put["version"].clone();
+    let again = platform.ask(Method::PUT, path, Some(&versioned)).await.expect(200);
+    assert_eq!(again["version"].as_i64(), put["version"].as_i64().map(|version| version + 1));
+    platform.ask(Method::PUT, path, Some(&versioned)).await.refused(409, "conflict");
     let wrong = json!({"items": [{"value": "a", "tenant": "nobody"}]});
     let answer = platform.ask(Method::PUT, path, Some(&wrong)).await;
     answer.refused(400, "invalid_request");

@@ -1,11 +1,13 @@
 //! Logins with tokens of an identity provider.
 
+mod blocks;
 mod check;
 mod fetches;
 mod issuers;
 mod keys;
 mod metadata;
 mod people;
+mod refused;
 mod tokens;
 
 use serde_json::{Value, json};

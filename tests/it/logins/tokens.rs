@@ -70,6 +70,41 @@ async fn bad_tokens_are_refused_without_a_word_why() {
 }
 
 #[tokio::test]
+async fn an_issuer_may_demand_tokens_that_say_what_they_are() {
+    let (stage, _tenant, idp) = scene().await;
+    let platform = stage.platform();
+    let token = |typ: Option<&str>| {
+        let mut header = json!({"alg": "ES256", "kid": "k1"});
+        if let Some(typ) = typ {
+            header["typ"] = json!(typ);
+        }
+        bearer(&stage, &idp.sign_as(&header, &idp.claims("u1", GATEWAY)))
+    };
+    let types = [Some("at+jwt"), Some("application/AT+JWT"), Some("JWT"), None];
+    for (accepted, statuses) in [
+        (json!(null), [200, 200, 200, 200]),
+        (json!(["at+jwt"]), [200, 200, 401, 401]),
+        (json!(["jwt"]), [401, 401, 200, 401]),
+        (json!(["at+jwt", "jwt"]), [200, 200, 200, 401]),
+        (json!(null), [200, 200, 200, 200]),
+    ] {
+        let patch = json!({ "token_types": accepted });
+        let changed = platform.patch("/api/v1/issuers/corp", &patch).await.expect(200);
+        assert_eq!(changed["token_types"], accepted);
+        for (typ, status) in types.into_iter().zip(statuses) {
+            // tokens that are remembered are no exception
+            assert_eq!(token(typ).get("/api/v1/status").await.status, status, "{accepted} {typ:?}");
+        }
+    }
+    cli(&platform, &["issuer", "update", "corp", "--token-type", "at+jwt"]).await.ok();
+    let jwt = idp.sign_as(&json!({"alg": "ES256", "kid": "k1", "typ": "JWT"}), &idp.claims("u1", GATEWAY));
+    let checks = platform.post("/api/v1/issuers/corp/check", &json!({ "token": jwt })).await.expect(200);
+    let kind = checks["checks"].as_array().unwrap().iter().find(|check| check["check"] == "kind").unwrap();
+    assert_eq!(kind["result"], "bad");
+    assert!(kind["says"].as_str().unwrap().contains("the entry accepts at+jwt alone"), "{kind}");
+}
+
+#[tokio::test]
 async fn a_token_for_mcp_opens_nothing_else() {
     let (stage, _tenant, idp) = scene().await;
     for (audience, rest) in [

@@ -1,17 +1,17 @@
-//! Administration of logins: issuers and assignments by the platform, rules and people by a tenant's admin.
+//! Administration of logins: issuers and assignments by the platform, rules by a tenant's admin.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
-use uuid::Uuid;
 
-use crate::domain::id::{IdentityId, TenantId, is_name};
-use crate::domain::identity::{IdentityRule, TokenAlgorithm};
+use crate::domain::host::may_be_named;
+use crate::domain::id::{TenantId, is_name};
+use crate::domain::identity::{IdentityRule, TokenAlgorithm, TokenType};
 use crate::domain::tenant::Action;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::live::login::read_rules;
 use crate::gateway::tenants::{Caller, Tenants};
-use crate::store::{Identity, Issuer, IssuerAssignment, IssuerPatch, NewIssuer, RevisionKind, StoreError};
+use crate::store::{Issuer, IssuerAssignment, IssuerPatch, NewIssuer, RevisionKind, StoreError};
 
 /// Longest URL, claim or value, in bytes.
 const TEXT_BYTES_MAX: usize = 500;
@@ -33,6 +33,8 @@ pub struct IssuerRequest {
     pub audiences: Option<Vec<String>>,
     /// Accepted signature algorithms; default all.
     pub algorithms: Option<Vec<String>>,
+    /// Accepted kinds of tokens; default all, and tokens that do not say theirs.
+    pub token_types: Option<Option<Vec<String>>>,
     /// Claim that identifies a person; default `sub`.
     pub subject_claim: Option<Option<String>>,
     /// Claim that names a person.
@@ -106,7 +108,25 @@ impl Tenants {
             let message = format!("algorithms must be a list of: {}", TokenAlgorithm::WORDS.join(", "));
             return Err(GatewayError::invalid("algorithms", message));
         }
-        Ok(())
+        let types = request.token_types.as_ref().and_then(Option::as_deref);
+        let is_type = |name: &String| TokenType::parse(name).is_some();
+        if types.is_some_and(|names| names.is_empty() || !names.iter().all(is_type)) {
+            let message = format!("token_types must be null, or a list of: {}", TokenType::WORDS.join(", "));
+            return Err(GatewayError::invalid("token_types", message));
+        }
+        self.check_host(request.host.as_ref().and_then(Option::as_deref))
+    }
+
+    /// Checks that clients can reach the gateway under an issuer's own host.
+    fn check_host(&self, host: Option<&str>) -> Result<(), GatewayError> {
+        match host {
+            Some(host) if !may_be_named(&self.options.logins.allowed_hosts, host) => {
+                let message =
+                    format!("requests for '{host}' are refused: add it to server.allowed_hosts first");
+                Err(GatewayError::invalid("host", message))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn tenant_named(&self, field: &str, name: &str) -> Result<TenantId, GatewayError> {
@@ -177,6 +197,7 @@ impl Tenants {
             tenant,
             audiences,
             algorithms: request.algorithms.unwrap_or_else(all),
+            token_types: request.token_types.flatten(),
             subject_claim: request.subject_claim.flatten().unwrap_or_else(|| "sub".to_owned()),
             owner_claim: request.owner_claim.flatten(),
             tenant_claim: request.tenant_claim.flatten(),
@@ -210,6 +231,7 @@ impl Tenants {
             tenant,
             audiences: request.audiences,
             algorithms: request.algorithms,
+            token_types: request.token_types,
             subject_claim: request.subject_claim.map(|claim| claim.unwrap_or_else(|| "sub".to_owned())),
             owner_claim: request.owner_claim,
             tenant_claim: request.tenant_claim,
@@ -242,7 +264,7 @@ impl Tenants {
         Ok(())
     }
 
-    /// Returns the assignments of an issuer's people to tenants.
+    /// Returns the assignments of an issuer's people to tenants, with the issuer's version.
     ///
     /// # Errors
     /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], or [`GatewayError::Unavailable`].
@@ -250,23 +272,23 @@ impl Tenants {
         &self,
         caller: &Caller,
         name: &str,
-    ) -> Result<Vec<IssuerAssignment>, GatewayError> {
+    ) -> Result<(i64, Vec<IssuerAssignment>), GatewayError> {
         caller.authorise(Action::ManageTenants)?;
         self.store.issuer_tenants(name).await.map_err(issuer_error)
     }
 
     /// Replaces the assignments of an issuer's people to tenants: claim (`None` for the issuer's `tenant_claim`), value and name of the
-    /// tenant of each.
+    /// tenant of each. `version` is the one that the issuer must still have; `None` for any.
     ///
     /// # Errors
-    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] for an item, [`GatewayError::NotFound`], or
-    /// [`GatewayError::Unavailable`].
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] for an item, [`GatewayError::NotFound`],
+    /// [`GatewayError::Conflict`] for another version, or [`GatewayError::Unavailable`].
     pub async fn put_issuer_tenants(
         &self,
         caller: &Caller,
-        name: &str,
+        (name, version): (&str, Option<i64>),
         items: Vec<(Option<String>, String, String)>,
-    ) -> Result<Vec<IssuerAssignment>, GatewayError> {
+    ) -> Result<(i64, Vec<IssuerAssignment>), GatewayError> {
         caller.authorise(Action::ManageTenants)?;
         let issuer = self.store.find_issuer(name).await.map_err(issuer_error)?;
         if items.len() > ASSIGNMENTS_MAX {
@@ -288,13 +310,13 @@ impl Tenants {
             known.insert(tenant, id);
             checked.push((claim, value, id));
         }
-        self.store.put_issuer_tenants(name, &checked).await.map_err(issuer_error)?;
+        self.store.put_issuer_tenants(name, version, &checked).await.map_err(issuer_error)?;
         self.refresh_issuers().await;
         self.store.issuer_tenants(name).await.map_err(issuer_error)
     }
 
     /// Returns the names of the issuers whose people may be the tenant's, by id.
-    fn issuers_of(&self, tenant: TenantId) -> HashMap<String, String> {
+    pub(super) fn issuers_of(&self, tenant: TenantId) -> HashMap<String, String> {
         let book = self.logins.book();
         let own = book.all().filter(|issuer| issuer.serves(tenant));
         own.map(|issuer| (issuer.id.to_string(), issuer.name.clone())).collect()
@@ -358,47 +380,5 @@ impl Tenants {
         done.map_err(|error| GatewayError::from_store(error, "rules"))?;
         self.refresh(tenant, RevisionKind::Access).await;
         self.identity_rules(caller).await
-    }
-
-    /// Returns a page of the tenant's people in id order, after the id `after`, each with the name of the issuer.
-    ///
-    /// # Errors
-    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
-    pub async fn list_identities(
-        &self,
-        caller: &Caller,
-        after: Uuid,
-        limit: i64,
-    ) -> Result<Vec<(Identity, String)>, GatewayError> {
-        caller.authorise(Action::ManageKeys)?;
-        let tenant = caller.tenant()?.id;
-        let rows = self.store.list_identities(tenant, after, limit).await;
-        let rows = rows.map_err(|error| GatewayError::from_store(error, "identity"))?;
-        Ok(rows.into_iter().map(|row| self.with_issuer(tenant, row)).collect())
-    }
-
-    /// Blocks a person, or ends a block, within a second on every replica. A block also refuses all tokens that were issued before.
-    ///
-    /// # Errors
-    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
-    /// [`GatewayError::Unavailable`].
-    pub async fn block_identity(
-        &self,
-        caller: &Caller,
-        identity: IdentityId,
-        is_blocked: bool,
-    ) -> Result<(Identity, String), GatewayError> {
-        caller.authorise(Action::ManageKeys)?;
-        let tenant = caller.tenant()?.id;
-        let row = self.store.block_identity(tenant, identity, is_blocked).await;
-        let row = row.map_err(|error| GatewayError::from_store(error, "identity"))?;
-        self.refresh(tenant, RevisionKind::Access).await;
-        Ok(self.with_issuer(tenant, row))
-    }
-
-    fn with_issuer(&self, tenant: TenantId, row: Identity) -> (Identity, String) {
-        let id = row.issuer_id.to_string();
-        let name = self.issuers_of(tenant).remove(&id).unwrap_or(id);
-        (row, name)
     }
 }

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use crate::domain::id::{IssuerId, TenantId};
-use crate::domain::identity::{Audiences, KeySet, TokenAlgorithm, claim_has};
+use crate::domain::identity::{Audiences, KeySet, TokenAlgorithm, TokenType, claim_has};
 use crate::gateway::LoginOptions;
 use crate::gateway::tenants::Tenants;
 use crate::gateway::tenants::live::login::IssuerStamp;
@@ -31,6 +31,8 @@ pub(in crate::gateway) struct KnownIssuer {
     assignments: Vec<(String, String, NamedTenant)>,
     pub(super) audiences: Audiences,
     pub(super) algorithms: Vec<TokenAlgorithm>,
+    /// Accepted kinds of tokens; `None` for all.
+    pub(super) token_types: Option<Vec<TokenType>>,
     pub(super) subject_claim: String,
     pub(super) owner_claim: Option<String>,
     pub(super) keys: Option<KeySet>,
@@ -99,6 +101,10 @@ impl IssuerBook {
     }
 }
 
+fn known_types(names: &[String]) -> Vec<TokenType> {
+    names.iter().filter_map(|name| TokenType::parse(name)).collect()
+}
+
 impl KnownIssuer {
     fn new(
         row: Issuer,
@@ -120,6 +126,8 @@ impl KnownIssuer {
             stamp: IssuerStamp { version: row.version, keys: keys.as_ref().map(KeySet::digest) },
             audiences: Audiences::new(&urls, &row.audiences),
             algorithms: row.algorithms.iter().filter_map(|name| TokenAlgorithm::parse(name)).collect(),
+            // one of a newer release that this one does not know is never accepted
+            token_types: row.token_types.as_deref().map(known_types),
             tenant: row.for_tenant.map(|tenant| (TenantId(tenant), row.tenant)),
             assignments,
             name: row.name,

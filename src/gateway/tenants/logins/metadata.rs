@@ -5,6 +5,7 @@ mod fuzz;
 
 use serde_json::{Value, json};
 
+use crate::domain::host::is_host;
 use crate::domain::identity::PublicUrl;
 use crate::gateway::tenants::Tenants;
 
@@ -61,13 +62,4 @@ impl Tenants {
 
 fn is_listed(own: Option<&str>, host: &str) -> bool {
     own.is_none_or(|own| is_host(own, host))
-}
-
-/// Returns whether a request's host is the one of an issuer. Without a port, that one matches any port.
-fn is_host(own: &str, host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok() => name,
-        _ => host,
-    };
-    own.eq_ignore_ascii_case(host) || own.eq_ignore_ascii_case(name)
 }

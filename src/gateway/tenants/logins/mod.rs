@@ -4,6 +4,7 @@
 //! verified is remembered for a while, with the versions of all that it was verified and mapped with.
 
 mod administer;
+mod administer_people;
 mod book;
 mod cache;
 mod check;

@@ -6,6 +6,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use parking_lot::Mutex;
 
 use crate::domain::id::{IdentityId, TenantId};
+use crate::gateway::clock;
+use crate::gateway::tenants::live::login::Login;
 use crate::gateway::tenants::{Caller, Tenants};
 use crate::store::{SeenIdentity, StoreError};
 
@@ -43,15 +45,7 @@ impl SeenPeople {
         }
         state.written.insert(login.identity, now);
         state.count += 1;
-        state.waiting.entry(caller.tenant_id()).or_default().push(SeenIdentity {
-            id: login.identity,
-            issuer: login.issuer,
-            subject: login.token.subject.clone(),
-            owner: login.token.owner.clone(),
-            email: login.token.email.clone(),
-            role: caller.role,
-            at: now,
-        });
+        state.waiting.entry(caller.tenant_id()).or_default().push(seen(caller, login, now));
     }
 
     fn take(&self) -> HashMap<TenantId, Vec<SeenIdentity>> {
@@ -69,7 +63,25 @@ impl SeenPeople {
     }
 }
 
+fn seen(caller: &Caller, login: &Login, at: DateTime<Utc>) -> SeenIdentity {
+    SeenIdentity {
+        id: login.identity,
+        issuer: login.issuer,
+        subject: login.token.subject.clone(),
+        owner: login.token.owner.clone(),
+        email: login.token.email.clone(),
+        role: caller.role,
+        at,
+    }
+}
+
 impl Tenants {
+    /// Writes the caller at once, if it is a person: what the person decides counts only while the row says that nobody blocked it.
+    pub(in crate::gateway) async fn keep_person(&self, caller: &Caller) -> Result<(), StoreError> {
+        let Some(login) = &caller.login else { return Ok(()) };
+        self.store.keep_identity(caller.tenant_id(), &seen(caller, login, clock::now())).await
+    }
+
     /// Writes the people who were seen since the last call.
     pub(in crate::gateway) async fn note_people(&self) -> Result<(), StoreError> {
         let mut failed = Ok(());

@@ -141,6 +141,7 @@ impl Tenants {
         let options = &self.options.logins;
         ClaimRules {
             issuer: &issuer.url,
+            token_types: issuer.token_types.as_deref(),
             audiences: &issuer.audiences,
             subject_claim: &issuer.subject_claim,
             owner_claim: issuer.owner_claim.as_deref(),
