@@ -19,6 +19,7 @@ from pydantic import AnyUrl
 
 from harness import main
 from listen import Stream
+from login import Login
 
 CLIENT_INFO = types.Implementation(name="mcpproxy-test-client", version="1.0.0")
 
@@ -37,14 +38,15 @@ class Traffic:
         return client
 
     async def _note(self, request):
-        message = json.loads(request.content) if request.method == "POST" else {}
+        is_message = request.method == "POST" and request.headers["content-type"] == "application/json"
+        message = json.loads(request.content) if is_message else {}
         if message.get("method") == "tools/call":
             self.id = message["id"]
 
 
 class Driver:
-    def __init__(self, session, traffic, about):
-        self._session, self._traffic, self.about = session, traffic, about
+    def __init__(self, session, traffic, login, about):
+        self._session, self._traffic, self._login, self.about = session, traffic, login, about
 
     async def tools(self):
         return (await self._session.list_tools()).tools
@@ -69,6 +71,9 @@ class Driver:
 
     async def call(self, name, arguments, on_progress):
         return await self._session.call_tool(name, arguments, progress_callback=on_progress)
+
+    async def expire(self):
+        return await self._login.expire()
 
     async def cancel(self, name, arguments):
         """This client has no cancellation of its own, but sends what it is given."""
@@ -95,7 +100,12 @@ async def open_client(url, key, arguments):
         asked.append(params.model_dump(mode="json", by_alias=True, exclude_none=True))
         return types.ElicitResult.model_validate_json(arguments[0])
 
-    connect = streamablehttp_client(url, headers={"X-API-Key": key}, httpx_client_factory=traffic.factory)
+    login = None
+    options = {"headers": {"X-API-Key": key}, "httpx_client_factory": traffic.factory}
+    if key.startswith("{"):
+        login = Login(url, key, httpx, lambda sent: (sent["code"], sent.get("state")))
+        options |= {"headers": login.headers, "auth": login.auth}
+    connect = streamablehttp_client(url, **options)
     handler = traffic.stream.on_message
     async with (
         connect as (read, write, _),
@@ -109,7 +119,8 @@ async def open_client(url, key, arguments):
     ):
         greeting = await session.initialize()
         about = {"era": "legacy", "protocolVersion": greeting.protocolVersion, "asked": asked}
-        yield Driver(session, traffic, about)
+        about["login"] = login and login.report
+        yield Driver(session, traffic, login, about)
 
 
 main(open_client)

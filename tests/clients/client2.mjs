@@ -24,7 +24,7 @@ function optionsOf(args) {
   return options;
 }
 
-await main(({ url, requestInit, fetch, args }) => {
+await main(({ url, requestInit, fetch, authProvider, args }) => {
   const { mode, answer } = optionsOf(args);
   const capabilities = answer === undefined ? {} : { elicitation: { form: {} } };
   const client = new Client(CLIENT_INFO, { versionNegotiation: { mode }, capabilities });
@@ -35,7 +35,7 @@ await main(({ url, requestInit, fetch, args }) => {
       return answer;
     });
   }
-  const transport = new StreamableHTTPClientTransport(url, { requestInit, fetch });
+  const transport = new StreamableHTTPClientTransport(url, { requestInit, fetch, authProvider });
   return {
     client,
     transport,

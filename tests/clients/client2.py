@@ -12,11 +12,13 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx2
 from mcp import Client
+from mcp.client.auth import AuthorizationCodeResult
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult, Implementation, PromptReference
 
 from harness import TOTAL_S_MAX, main
 from listen import AGAIN_S, LISTEN_S_MAX, Stream
+from login import Login
 
 CLIENT_INFO = Implementation(name="mcpproxy-test-client", version="1.0.0")
 
@@ -25,9 +27,10 @@ MODERN = "2026-07-28"
 
 
 class Driver:
-    def __init__(self, client, stream, asked):
-        self._client, self._stream = client, stream
+    def __init__(self, client, stream, login, asked):
+        self._client, self._stream, self._login = client, stream, login
         self.about = {"protocolVersion": client.protocol_version, "asked": asked}
+        self.about["login"] = login and login.report
 
     async def tools(self):
         return (await self._client.list_tools()).tools
@@ -66,6 +69,9 @@ class Driver:
     async def call(self, name, arguments, on_progress):
         return await self._client.call_tool(name, arguments, progress_callback=on_progress)
 
+    async def expire(self):
+        return await self._login.expire()
+
     async def cancel(self, name, arguments):
         with anyio.CancelScope() as scope:
 
@@ -85,13 +91,17 @@ async def open_client(url, key, arguments):
         return ElicitResult.model_validate_json(answer)
 
     stream = Stream()
+    login = None
     options = {"headers": {"X-API-Key": key}, "timeout": TOTAL_S_MAX + LISTEN_S_MAX}
+    if key.startswith("{"):
+        login = Login(url, key, httpx2, AuthorizationCodeResult.model_validate)
+        options |= {"headers": login.headers, "auth": login.auth}
     hooks = {"response": [stream.on_response]}
     async with httpx2.AsyncClient(**options, event_hooks=hooks) as http:
         transport = streamable_http_client(url, http_client=http)
         about = {"client_info": CLIENT_INFO, "elicitation_callback": answer_form if answer else None}
         async with Client(transport, mode=mode, message_handler=stream.on_message, **about) as client:
-            yield Driver(client, stream, asked)
+            yield Driver(client, stream, login, asked)
 
 
 main(open_client)

@@ -3,6 +3,7 @@
 
 import { text as readAll } from 'node:stream/consumers';
 import { listen, listening } from './listen.mjs';
+import { Login } from './login.mjs';
 
 /** Everything but listening ends within this time, in milliseconds. */
 const TOTAL_MS_MAX = 28_000;
@@ -93,6 +94,7 @@ function runStep(opened, step, options, { progress, http }) {
   if (step.listen) return listen(opened, step.listen, http, (more) => listAll(client, { ...options, ...more }));
   if (step.list) return listAll(client, options);
   if (step.ping) return client.ping(options);
+  if (step.expire) return opened.login.expire(opened.url);
   if (step.offers) return askOffers(client, step.offers, options);
   if (step.call === undefined) throw new Error(`unknown step: ${JSON.stringify(step)}`);
   if (step.cancel) {
@@ -115,12 +117,36 @@ async function runSteps(opened, steps, deadline, report) {
   }
 }
 
+// A client that is sent to the provider gives up for then: its program passes it what the browser came back with, and connects
+// again.
+async function connect(open, { login, ...options }) {
+  const attempt = async () => {
+    const opened = { ...open({ ...options, authProvider: login }), login, url: options.url };
+    try {
+      await opened.client.connect(opened.transport, { timeout: TOTAL_MS_MAX });
+      return { opened };
+    } catch (error) {
+      return { opened, error };
+    }
+  };
+  let { opened, error } = await attempt();
+  const callback = login?.takeCallback();
+  if (callback !== undefined) {
+    await opened.transport.finishAuth(opened.callbackOf?.(callback) ?? callback);
+    ({ opened, error } = await attempt());
+  }
+  if (error !== undefined) throw error;
+  return opened;
+}
+
 /**
  * Reads `URL KEY STEPS_JSON` (`-`: from standard input), connects, runs the steps, prints the report, and
- * ends the process: 0 once connected, 1 if connecting failed, 2 on wrong usage.
+ * ends the process: 0 once connected, 1 if connecting failed, 2 on wrong usage. A KEY that is a JSON object, such as
+ * `{"name": "x", "document": true}`, has the client log in instead (`login.mjs`).
  *
- * `open({url, key, requestInit, fetch, args})` returns `{client, transport, call, describe}`, and for the step
- * `listen` also `onChanged(list, told)`, and `subscribes()`: whether the program itself has to open the stream.
+ * `open({url, key, requestInit, fetch, authProvider, args})` returns `{client, transport, call, describe}`, for the step
+ * `listen` also `onChanged(list, told)`, and `subscribes()`: whether the program itself has to open the stream; and
+ * `callbackOf(params)` if the client takes less than all parameters of a login's end.
  */
 export async function main(open) {
   const [url, key, stepsText, ...args] = process.argv.slice(2);
@@ -132,9 +158,10 @@ export async function main(open) {
   let exitCode = 1;
   const watchdog = setTimeout(() => finish(report, exitCode), total + 1_000);
   try {
-    const requestInit = { headers: { 'X-API-Key': key } };
-    const opened = open({ url: new URL(url), key, requestInit, fetch: recorded.fetch, args });
-    await opened.client.connect(opened.transport, { timeout: TOTAL_MS_MAX });
+    const login = key.startsWith('{') ? new Login(JSON.parse(key)) : undefined;
+    report.login = login?.report;
+    const requestInit = { headers: login ? { 'X-Test-Client': JSON.parse(key).name } : { 'X-API-Key': key } };
+    const opened = await connect(open, { url: new URL(url), key, requestInit, fetch: recorded.fetch, login, args });
     exitCode = 0;
     Object.assign(report, opened.describe());
     report.serverInfo = opened.client.getServerVersion() ?? null;

@@ -8,6 +8,9 @@ A client is an asynchronous context manager `open(url, key, arguments)` that giv
     call(name, arguments, on_progress) a result
     cancel(name, arguments)            a call that is taken back as soon as there is progress
     names(fresh), listen(tell)         see listen.py
+    expire()                           waits until the server refuses the client's token, if it logged in (login.py)
+
+A key that is a JSON object has the client log in instead.
 """
 
 import asyncio
@@ -37,6 +40,8 @@ def _describe(error):
 async def _run_step(client, step, progress):
     if step.get("list"):
         return {"tools": [_dump(tool) for tool in await client.tools()]}
+    if step.get("expire"):
+        return await client.expire()
     if step.get("listen"):
         return await listen(client, step["listen"])
     if step.get("offers"):

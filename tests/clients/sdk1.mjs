@@ -21,7 +21,7 @@ const CHANGED = {
   resources: ResourceListChangedNotificationSchema,
 };
 
-await main(({ url, requestInit, fetch, args: [answer] }) => {
+await main(({ url, requestInit, fetch, authProvider, args: [answer] }) => {
   const capabilities = answer === undefined ? {} : { elicitation: {} };
   const client = new Client(CLIENT_INFO, { capabilities });
   const asked = [];
@@ -31,11 +31,12 @@ await main(({ url, requestInit, fetch, args: [answer] }) => {
       return JSON.parse(answer);
     });
   }
-  const transport = new StreamableHTTPClientTransport(url, { requestInit, fetch });
+  const transport = new StreamableHTTPClientTransport(url, { requestInit, fetch, authProvider });
   return {
     client,
     transport,
     call: (params, options) => client.callTool(params, undefined, options),
+    callbackOf: (params) => params.get('code'),
     onChanged: (list, told) => client.setNotificationHandler(CHANGED[list], told),
     describe: () => ({
       era: 'legacy',

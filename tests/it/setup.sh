@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests with real MCP clients and servers need, pinned. Does nothing where that is up to date.
 # The clients for JavaScript and the one of the Agent Client Protocol go into tests/clients, all else below $MCPPROXY_TEST_TOOLS, or else tmp/demo in cargo's
-# target folder: the servers, and the Python clients (mcp 2.x comes with the servers, mcp 1.x, acp, web frameworks and schemathesis in venvs of their
+# target folder: the servers, and the Python clients (mcp 2.x comes with the servers, mcp 1.x, acp, an identity provider, web frameworks and schemathesis in venvs of their
 # own; the official JSON-Schema-Test-Suite).
 #
 #   tests/it/setup.sh
@@ -24,6 +24,7 @@ venv() {
 
 venv py1 "$clients/py1.txt" "the official Python client of the handshake revisions"
 venv acp "$clients/acp.txt" "the official Python client of the Agent Client Protocol"
+venv authlib "$clients/authlib.txt" "an identity provider"
 venv sites "$root/tests/it/web_pages/sites/requirements.txt" "frameworks of web sites"
 venv fuzz "$root/tests/fuzz/requirements.txt" "the fuzzing client"
 
