@@ -31,7 +31,7 @@ const tokenS = Number(process.argv[2]);
 if (!(tokenS > 0)) throw new Error('usage: node oidc_provider.mjs TOKEN_S [--no-documents]');
 const ROBOT = {
   client_id: 'robot',
-  client_secret: 'secret of the robot',
+  client_secret: 'secret-of-the-robot',
   grant_types: ['client_credentials'],
   redirect_uris: [],
   response_types: [],

@@ -6,7 +6,9 @@ mod fetches;
 mod issuers;
 mod keys;
 mod metadata;
+mod official;
 mod people;
+mod providers;
 mod refused;
 mod tokens;
 
@@ -21,7 +23,12 @@ pub const SETTINGS: [(&str, &str); 1] = [("MCPPROXY__SERVER__PUBLIC_URL", GATEWA
 
 /// Registers a provider whose people all belong to a tenant.
 pub async fn register(stage: &Stage, idp: &Idp, name: &str, tenant: &str) {
-    let body = json!({"name": name, "issuer": idp.url, "tenant": tenant});
+    register_url(stage, &idp.url, name, tenant).await;
+}
+
+/// Registers the provider with this issuer URL, whose people all belong to a tenant.
+pub async fn register_url(stage: &Stage, url: &str, name: &str, tenant: &str) {
+    let body = json!({"name": name, "issuer": url, "tenant": tenant});
     let made = stage.platform().post("/api/v1/issuers", &body).await.expect(201);
     assert_eq!(made["keys_error"], Value::Null, "{made}");
 }

@@ -30,12 +30,15 @@ pub struct Exchange {
     pub replica: usize,
     /// The HTTP method.
     pub method: String,
+    pub path: String,
     /// The JSON-RPC method, or "".
     pub rpc: String,
     /// `Mcp-Session-Id`, or "".
     pub session: String,
     /// `X-API-Key`.
     pub key: String,
+    /// `X-Test-Client`, by which a client without a key says which one it is.
+    pub client: String,
     pub status: u16,
     pub content_type: String,
     body: Arc<Mutex<Vec<u8>>>,
@@ -55,15 +58,15 @@ impl Exchange {
 
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Exchange { replica, method, rpc, session, status, .. } = self;
+        let Exchange { replica, method, path, rpc, session, status, .. } = self;
         let session: String = session.chars().rev().take(8).collect();
-        write!(f, "{method} {rpc} session …{session} replica {replica}: {status}")
+        write!(f, "{method} {path} {rpc} session …{session} replica {replica}: {status}")
     }
 }
 
 struct Shared {
     http: reqwest::Client,
-    replicas: Vec<String>,
+    replicas: Mutex<Vec<String>>,
     next: AtomicUsize,
     passed: Mutex<Vec<Exchange>>,
 }
@@ -79,6 +82,13 @@ pub struct Balancer {
 impl Balancer {
     /// In front of these replicas.
     pub async fn before(replicas: &[&Gateway]) -> Balancer {
+        let balancer = Balancer::start().await;
+        balancer.put_before(replicas);
+        balancer
+    }
+
+    /// In front of nothing, for replicas that have to know its address.
+    pub async fn start() -> Balancer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let redirect = reqwest::redirect::Policy::none();
@@ -89,13 +99,30 @@ impl Balancer {
                 .redirect(redirect)
                 .build()
                 .unwrap(),
-            replicas: replicas.iter().map(|gateway| gateway.url.clone()).collect(),
+            replicas: Mutex::default(),
             next: AtomicUsize::new(0),
             passed: Mutex::default(),
         });
         let app = Router::new().fallback(pass).with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
         Balancer { url, shared, task }
+    }
+
+    /// Puts it in front of these replicas.
+    pub fn put_before(&self, replicas: &[&Gateway]) {
+        *self.shared.replicas.lock().unwrap() = replicas.iter().map(|gateway| gateway.url.clone()).collect();
+    }
+
+    /// What passed of the client that calls itself so.
+    pub fn passed_of(&self, client: &str) -> Vec<Exchange> {
+        let passed = self.shared.passed.lock().unwrap();
+        passed.iter().filter(|exchange| exchange.client == client).cloned().collect()
+    }
+
+    /// What passed to this path.
+    pub fn passed_at(&self, path: &str) -> Vec<Exchange> {
+        let passed = self.shared.passed.lock().unwrap();
+        passed.iter().filter(|exchange| exchange.path == path).cloned().collect()
     }
 
     /// What passed with this key.
@@ -125,9 +152,11 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     shared.passed.lock().unwrap().push(Exchange {
         replica,
         method: head.method.to_string(),
+        path: head.uri.path().to_owned(),
         rpc: rpc_method(&body),
         session: text(&head.headers, "mcp-session-id"),
         key: text(&head.headers, "x-api-key"),
+        client: text(&head.headers, "x-test-client"),
         status: answer.status().as_u16(),
         content_type: text(answer.headers(), "content-type"),
         body: Arc::clone(&seen),
@@ -146,9 +175,10 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
 
 /// Sends a request to the next replica that takes connections. Returns its position and answer.
 async fn send(shared: &Shared, head: &Parts, body: &Bytes) -> Option<(usize, reqwest::Response)> {
-    for _ in 0..shared.replicas.len() {
-        let replica = shared.next.fetch_add(1, Ordering::Relaxed) % shared.replicas.len();
-        let url = format!("{}{}", shared.replicas[replica], head.uri);
+    let replicas = shared.replicas.lock().unwrap().clone();
+    for _ in 0..replicas.len() {
+        let replica = shared.next.fetch_add(1, Ordering::Relaxed) % replicas.len();
+        let url = format!("{}{}", replicas[replica], head.uri);
         let request = shared.http.request(head.method.clone(), url).headers(end_to_end(&head.headers));
         match request.body(body.clone()).send().await {
             Ok(answer) => return Some((replica, answer)),

@@ -1,0 +1,93 @@
+//! Identity providers that others wrote, as processes.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use url::form_urlencoded;
+
+use super::real::{node, tools};
+use super::wait::eventually;
+
+const INSTALL: &str = "run tests/it/setup.sh first";
+/// Longest wait for a start, and for a command to be carried out; the machine may be busy.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Client of `oidc_provider.mjs` that gets tokens of its own, and its secret.
+const ROBOT: (&str, &str) = ("robot", "secret-of-the-robot");
+
+/// A running provider; ends with its standard input.
+pub struct Provider {
+    /// Issuer URL.
+    pub url: String,
+    told: Arc<Mutex<Vec<Value>>>,
+    commands: tokio::sync::Mutex<ChildStdin>,
+    http: reqwest::Client,
+    _child: Child,
+}
+
+impl Provider {
+    /// `tests/clients/oidc_provider.mjs`, whose tokens live so many seconds.
+    pub async fn oidc_provider(token_s: u32) -> Provider {
+        Provider::start(node(), "oidc_provider.mjs", token_s).await
+    }
+
+    /// `tests/clients/authlib_provider.py`, whose tokens live so many seconds.
+    pub async fn authlib(token_s: u32) -> Provider {
+        Provider::start(tools().join("authlib/bin/python"), "authlib_provider.py", token_s).await
+    }
+
+    async fn start(program: PathBuf, script: &str, token_s: u32) -> Provider {
+        let mut child = Command::new(&program)
+            .args([script, &token_s.to_string()])
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients"))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}; {INSTALL}", program.display()));
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = tokio::time::timeout(WAIT_MAX, lines.next_line()).await.unwrap().unwrap();
+        let line = line.unwrap_or_else(|| panic!("{script} ended without listening; {INSTALL}"));
+        let url = line.strip_prefix("listening ").unwrap().trim().to_owned();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&told);
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                // its library warns between the lines
+                kept.lock().unwrap().extend(serde_json::from_str::<Value>(&line));
+            }
+        });
+        let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
+        let commands = tokio::sync::Mutex::new(child.stdin.take().unwrap());
+        Provider { url, told, commands, http, _child: child }
+    }
+
+    /// Has it carry out a command of `oidc_provider.mjs`.
+    pub async fn tell(&self, command: &str) {
+        let count = || self.told.lock().unwrap().iter().filter(|event| event["done"] == command).count();
+        let before = count();
+        self.commands.lock().await.write_all(format!("{command}\n").as_bytes()).await.unwrap();
+        eventually(command, WAIT_MAX, || std::future::ready((count() > before).then_some(()))).await;
+    }
+
+    /// Answers that it gave at a path, in order: `{method, path, status, params, agent}`.
+    pub fn answered(&self, path: &str) -> Vec<Value> {
+        self.told.lock().unwrap().iter().filter(|event| event["path"] == path).cloned().collect()
+    }
+
+    /// A token that the robot gets for a resource with its own secret (RFC 6749 section 4.4, RFC 8707).
+    pub async fn robot(&self, resource: &str) -> String {
+        let form = [("grant_type", "client_credentials"), ("scope", "mcp:write"), ("resource", resource)];
+        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        let request = self.http.post(format!("{}/token", self.url)).basic_auth(ROBOT.0, Some(ROBOT.1));
+        let request = request.header("content-type", "application/x-www-form-urlencoded").body(body);
+        let answer: Value = request.send().await.unwrap().json().await.unwrap();
+        answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+}
