@@ -70,7 +70,9 @@ export class Login {
 
   async redirectToAuthorization(url) {
     this.report.logins += 1;
-    this.#callback = await browse(url);
+    const end = await browse(url, ({ href }) => href.startsWith(REDIRECT));
+    if (end.response) throw new Error(`the provider showed a page: ${end.response.status} ${await end.response.text()}`);
+    this.#callback = end.url.searchParams;
   }
 
   /** Parameters with which the provider sent the person back. */
@@ -94,8 +96,11 @@ export class Login {
   }
 }
 
-// Follows redirects as a browser does, with cookies, until one leads to the client.
-async function browse(start) {
+/**
+ * Follows redirects as a browser does, with cookies, until one leads to where `isOver` says, or a page is shown: returns its
+ * address and, of a page, the response.
+ */
+export async function browse(start, isOver = () => false) {
   const jar = new Map();
   let url = new URL(start);
   for (let count = 0; count < REDIRECTS_MAX; count += 1) {
@@ -106,10 +111,10 @@ async function browse(start) {
       jar.set(name, value);
     }
     const next = response.headers.get('location');
-    if (next === null) throw new Error(`the provider showed a page: ${response.status} ${await response.text()}`);
+    if (next === null) return { url, response };
     await response.body?.cancel();
     url = new URL(next, url);
-    if (url.href.startsWith(REDIRECT)) return url.searchParams;
+    if (isOver(url)) return { url };
   }
   throw new Error('the provider redirects for ever');
 }

@@ -158,13 +158,13 @@ pub(super) fn refused(error: AuthError, id: &str) -> Response {
 pub(super) fn why(error: AuthError) -> (StatusCode, &'static str, &'static str) {
     match error {
         AuthError::Suspended => (StatusCode::FORBIDDEN, "Not allowed", SUSPENDED),
-        AuthError::Blocked => (StatusCode::FORBIDDEN, "Not allowed", "This account is blocked here."),
-        AuthError::NoRule => (
+        AuthError::Blocked(_) => (StatusCode::FORBIDDEN, "Not allowed", "This account is blocked here."),
+        AuthError::NoRule(_) => (
             StatusCode::FORBIDDEN,
             "Not allowed",
             "This account is known, but no rule gives it access here; ask whoever runs this gateway.",
         ),
-        AuthError::Unavailable | AuthError::KeysUnavailable => (
+        AuthError::Unavailable | AuthError::KeysUnavailable | AuthError::LoginsBusy => (
             StatusCode::SERVICE_UNAVAILABLE,
             "Not available now",
             "Logins cannot be checked now. Try again shortly.",

@@ -64,8 +64,9 @@ pub(super) async fn submit(
     let caller = match tenants.authenticate(PresentedCredential::ApiKey(key), None).await {
         Ok(caller) => caller,
         Err(error) => {
-            if error.is_refusal() {
-                tenants.count_auth_failure(Some(key).filter(|key| !key.is_empty()), visit.address);
+            match key.is_empty() {
+                true => tenants.count_auth_failure(None, visit.address),
+                false => tenants.count_refusal(&error, PresentedCredential::ApiKey(key), visit.address),
             }
             let (status, _, text) = why(error);
             let mut response = form(status, Some(text), back);

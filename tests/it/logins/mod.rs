@@ -8,7 +8,7 @@ mod keys;
 mod metadata;
 mod official;
 mod people;
-mod providers;
+pub mod providers;
 mod refused;
 mod tokens;
 

@@ -32,17 +32,23 @@ pub struct Provider {
 impl Provider {
     /// `tests/clients/oidc_provider.mjs`, whose tokens live so many seconds.
     pub async fn oidc_provider(token_s: u32) -> Provider {
-        Provider::start(node(), "oidc_provider.mjs", token_s).await
+        Provider::start(node(), "oidc_provider.mjs", token_s, &[]).await
+    }
+
+    /// `tests/clients/oidc_provider.mjs` without metadata documents: those of most clients are beyond this machine.
+    pub async fn of_registered_clients() -> Provider {
+        Provider::start(node(), "oidc_provider.mjs", 600, &["--no-documents"]).await
     }
 
     /// `tests/clients/authlib_provider.py`, whose tokens live so many seconds.
     pub async fn authlib(token_s: u32) -> Provider {
-        Provider::start(tools().join("authlib/bin/python"), "authlib_provider.py", token_s).await
+        Provider::start(tools().join("authlib/bin/python"), "authlib_provider.py", token_s, &[]).await
     }
 
-    async fn start(program: PathBuf, script: &str, token_s: u32) -> Provider {
+    async fn start(program: PathBuf, script: &str, token_s: u32, more: &[&str]) -> Provider {
         let mut child = Command::new(&program)
             .args([script, &token_s.to_string()])
+            .args(more)
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdin(Stdio::piped())

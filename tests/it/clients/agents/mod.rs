@@ -2,6 +2,7 @@
 //! large for the tests of every build, so `make agents-test` installs and runs them, and Gemini CLI with them.
 
 mod connect;
+mod login;
 
 use std::fs;
 use std::path::{Path, PathBuf};
