@@ -15,7 +15,7 @@ use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use super::gateway::Gateway;
+use super::gateway::{Gateway, local_http};
 
 /// Largest body that is passed on, in bytes.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -93,12 +93,7 @@ impl Balancer {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let redirect = reqwest::redirect::Policy::none();
         let shared = Arc::new(Shared {
-            http: reqwest::Client::builder()
-                .no_proxy()
-                .tls_certs_only([])
-                .redirect(redirect)
-                .build()
-                .unwrap(),
+            http: local_http().redirect(redirect).build().unwrap(),
             replicas: Mutex::default(),
             next: AtomicUsize::new(0),
             passed: Mutex::default(),

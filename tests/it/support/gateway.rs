@@ -288,12 +288,16 @@ impl Gateway {
     }
 }
 
-fn client() -> reqwest::Client {
+/// A client of HTTP that asks what is on this machine, directly.
+pub(super) fn local_http() -> reqwest::ClientBuilder {
     // the program's own client brings none with it; a second installation changes nothing
     drop(rustls::crypto::ring::default_provider().install_default());
     // as with the program: no roots are read
-    let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
-    client.timeout(Duration::from_secs(60)).build().unwrap()
+    reqwest::Client::builder().no_proxy().tls_certs_only([])
+}
+
+fn client() -> reqwest::Client {
+    local_http().timeout(Duration::from_secs(60)).build().unwrap()
 }
 
 impl Drop for Gateway {

@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use url::form_urlencoded;
 
+use super::gateway::local_http;
 use super::real::{node, tools};
 use super::wait::eventually;
 
@@ -69,7 +70,7 @@ impl Provider {
                 kept.lock().unwrap().extend(serde_json::from_str::<Value>(&line));
             }
         });
-        let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
+        let http = local_http().build().unwrap();
         let commands = tokio::sync::Mutex::new(child.stdin.take().unwrap());
         Provider { url, told, commands, http, _child: child }
     }
@@ -85,6 +86,11 @@ impl Provider {
     /// Answers that it gave at a path, in order: `{method, path, status, params, agent}`.
     pub fn answered(&self, path: &str) -> Vec<Value> {
         self.told.lock().unwrap().iter().filter(|event| event["path"] == path).cloned().collect()
+    }
+
+    /// Whether it answers.
+    pub async fn is_up(&self) -> bool {
+        self.http.get(format!("{}/jwks", self.url)).send().await.is_ok()
     }
 
     /// A token that the robot gets for a resource with its own secret (RFC 6749 section 4.4, RFC 8707).
