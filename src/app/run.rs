@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow};
 use tokio::net::TcpListener;
 use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
 
 use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig, named_key};
 use super::lifecycle::{Leave, hangups, leave_when_stopped, reload_on_hangup, stop_on_signals};
@@ -26,7 +27,8 @@ use crate::faces::cli::{FoundSetting, FoundSettings};
 use crate::faces::connections::{ConnectionRules, Connections};
 use crate::faces::{FaceOptions, Faces, admin, http, mcp, rest, sse};
 use crate::gateway::{
-    ActivityLimits, EmbeddingsOptions, Gateway, LoginOptions, MemoryLimits, Options, Rounds,
+    ActivityLimits, BrowserLoginOptions, CLIENT_METADATA_PATH, EmbeddingsOptions, Gateway, LoginOptions,
+    MemoryLimits, Options, Rounds,
 };
 use crate::store::{self, AskLimits, CacheQuota, Store, StoreOptions};
 use crate::upstream::{
@@ -264,6 +266,8 @@ const RECORD_BYTES: usize = 2048;
 const CONSENT_PURPOSE: &[u8] = b"mcpproxy permission requests v1";
 /// Purpose label for deriving the keys that seal ids of requests to clients.
 const REPLY_PURPOSE: &[u8] = b"mcpproxy requests to clients v1";
+/// Purpose label for deriving the keys that seal logins by browser.
+const LOGIN_PURPOSE: &[u8] = b"mcpproxy logins by browser v1";
 
 /// Returns the keys for one purpose, one of each shared secret.
 fn derived(config: &Config, purpose: &[u8]) -> Arc<[Key]> {
@@ -379,10 +383,29 @@ fn gateway_options(
             token_bytes_max: limits.token_bytes_max,
             tokens_max: limits.token_cache,
             allowed_hosts: config.server.allowed_hosts.clone(),
+            browser: browser_logins(config),
         },
         tracer: None,
         live_settings,
     }
+}
+
+/// Returns the settings of logins by browser; `None` if no issuer offers them.
+fn browser_logins(config: &Config) -> Option<BrowserLoginOptions> {
+    let issuer = config.console.issuer.clone().filter(|_| config.console.enabled)?;
+    let public_url = PublicUrl::new(config.server.public_url.as_deref()?);
+    let own = || format!("{}{CLIENT_METADATA_PATH}", public_url.as_str());
+    let named = config.console.client_id.clone().or_else(|| config.oauth.client_metadata_url.clone());
+    let secret = config.console.client_secret.as_ref();
+    Some(BrowserLoginOptions {
+        issuer,
+        client_id: named.unwrap_or_else(own),
+        client_secret: secret.map(|secret| Zeroizing::new(secret.expose().to_owned())),
+        timeout: config.oauth.timeout,
+        keep: config.oauth.connect_ttl,
+        keys: derived(config, LOGIN_PURPOSE),
+        public_url,
+    })
 }
 
 fn seconds(duration: Duration) -> i64 {

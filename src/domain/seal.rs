@@ -154,6 +154,18 @@ pub enum Place<'a> {
         /// URL of the receiver.
         url: &'a str,
     },
+    /// ID token of a person's session at the console.
+    WebSession {
+        /// Tenant of the session.
+        tenant: TenantId,
+        /// SHA-256 of the cookie's secret.
+        session: &'a [u8; 32],
+    },
+    /// Login by browser that is under way.
+    WebLogin {
+        /// SHA-256 of `state`.
+        state: &'a [u8; 32],
+    },
     /// Position of a stream of the activity log.
     OfStream {
         /// Tenant of the log.
@@ -202,6 +214,15 @@ impl Place<'_> {
                 out.extend(tenant.0.as_bytes());
                 out.extend(server.0.as_bytes());
                 out.extend(place.to_string().as_bytes());
+            }
+            Place::WebSession { tenant, session } => {
+                out.extend(b"web session\0");
+                out.extend(tenant.0.as_bytes());
+                out.extend(session);
+            }
+            Place::WebLogin { state } => {
+                out.extend(b"web login\0");
+                out.extend(state);
             }
             Place::CachedText { tenant, principal, hash } => {
                 out.extend(b"cached text\0");
@@ -399,6 +420,11 @@ mod tests {
             Place::WebhookSecret { tenant: tenant(1), url: "https://a.example/x" },
             Place::WebhookSecret { tenant: tenant(2), url: "https://a.example/x" },
             Place::WebhookSecret { tenant: tenant(1), url: "https://a.example/y" },
+            Place::WebSession { tenant: tenant(1), session: &[1; 32] },
+            Place::WebSession { tenant: tenant(2), session: &[1; 32] },
+            Place::WebSession { tenant: tenant(1), session: &[2; 32] },
+            Place::WebLogin { state: &[1; 32] },
+            Place::WebLogin { state: &[2; 32] },
             Place::OfStream { tenant: tenant(1) },
             Place::OfStream { tenant: tenant(2) },
             Place::ClientRequest { tenant: tenant(1), principal: Uuid::from_u128(1), session: &[1; 32] },

@@ -1,6 +1,7 @@
 //! Sessions of people in a browser: the secret that a cookie holds, and what is derived from it.
 
 use std::fmt;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,6 +12,8 @@ use zeroize::Zeroizing;
 use super::seal::Key;
 use super::text_enum::text_enum;
 
+/// Longest time that a session lasts.
+pub const SESSION_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// Bytes of a secret: 256 random bits.
 pub const SECRET_BYTES: usize = 32;
 /// Characters of a secret in a cookie.
@@ -92,7 +95,8 @@ mod tests {
         let cookie = secret.cookie();
         let read = CookieSecret::read(&cookie).unwrap();
         assert_eq!((read.hash(), read.form_token()), (secret.hash(), secret.form_token()));
-        for bad in ["", "x", &cookie[1..], &format!("{}=", *cookie), &format!("{}!", &cookie[1..])] {
+        let short = cookie.get(1..).unwrap();
+        for bad in ["", "x", short, &format!("{}=", *cookie), &format!("{short}!")] {
             assert!(CookieSecret::read(bad).is_none(), "{bad}");
         }
         assert_eq!(format!("{secret:?}"), "[redacted]");

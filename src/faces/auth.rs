@@ -162,7 +162,7 @@ const KEY_NEEDED: &str = "a valid API key is needed: send it as X-API-Key or Aut
 const KEYS_RETRY_S: u64 = 30;
 
 /// Returns the response to a request without a caller.
-pub fn refuse(error: AuthError, challenge: &Challenge, request_id: &str) -> Response {
+pub fn refuse(error: &AuthError, challenge: &Challenge, request_id: &str) -> Response {
     let id = Some(request_id);
     let token = |message| challenge.respond(message, false, request_id);
     let forbidden = |message| wire::error::render(StatusCode::FORBIDDEN, "forbidden", message, None, id);

@@ -1,5 +1,7 @@
 //! Cookie of a session of the console.
 
+use std::time::Duration;
+
 use http::{HeaderMap, HeaderValue, Method, header};
 
 use super::auth::{HeaderFault, single};
@@ -7,6 +9,8 @@ use crate::domain::web_session::CookieSecret;
 
 /// Name of the cookie. By its prefix browsers take it over TLS alone, for this host alone, and send it to no other.
 pub(super) const SESSION: &str = "__Host-mcpproxy";
+/// Name of the cookie that binds a login under way to its browser.
+pub(super) const FLOW: &str = "__Host-mcpproxy-flow";
 /// Request header of a page's script, with the text that forms of the session carry.
 const CSRF: &str = "X-CSRF-Token";
 
@@ -53,6 +57,17 @@ pub(super) fn set(name: &str, value: &str) -> Option<HeaderValue> {
             header
         },
     )
+}
+
+/// Returns the `Set-Cookie` of a cookie that ends after this time.
+pub(super) fn set_for(name: &str, value: &str, lifetime: Duration) -> Option<HeaderValue> {
+    let seconds = lifetime.as_secs();
+    let mut header = HeaderValue::try_from(format!(
+        "{name}={value}; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age={seconds}"
+    ))
+    .ok()?;
+    header.set_sensitive(true);
+    Some(header)
 }
 
 /// Returns the `Set-Cookie` that removes a cookie.

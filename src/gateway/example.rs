@@ -131,6 +131,7 @@ impl Options {
                 token_bytes_max: 16_384,
                 tokens_max: 100,
                 allowed_hosts: Vec::new(),
+                browser: None,
             },
             tracer: None,
             live_settings: Arc::new(Unread),

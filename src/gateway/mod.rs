@@ -52,7 +52,9 @@ pub use log::{
     ReadUnderWay, RecordUnavailable, RefusedAttempt, TailReach,
 };
 pub use mailbox::{Mailbox, REPLY_BYTES_MAX, ReplyEnd};
-pub use options::{ActivityLimits, EmbeddingsOptions, LiveSettings, LoginOptions, Options, Reread};
+pub use options::{
+    ActivityLimits, BrowserLoginOptions, EmbeddingsOptions, LiveSettings, LoginOptions, Options, Reread,
+};
 pub use outlive::{Apart, Outlive};
 pub use rounds::Rounds;
 pub use search::{Detail, LIMIT_DEFAULT, LIMIT_MAX, Search, SearchRequest, SearchResult};
@@ -62,9 +64,10 @@ pub use servers::{
 };
 pub use sessions::{ClientSessions, ResourceNews, SessionStreamHold, UpdatesDue};
 pub use tenants::{
-    Access, AskingKeys, AuthError, Caller, CallerPolicies, CompiledPolicy, ConsoleSession, FindingGrade,
-    Heard, IssuerFinding, IssuerRequest, KeyCreated, KeyRequest, KeyRotated, Listening, Login,
-    MEMORY_RETRY_AFTER_S, NamedKeys, PolicyView, PresentedCredential, Prints, QuotaView, RefusedPerson,
+    Access, AskingKeys, AuthError, CLIENT_METADATA_PATH, Caller, CallerPolicies, CompiledPolicy,
+    ConsoleSession, FindingGrade, Heard, IssuerFinding, IssuerRequest, KeyCreated, KeyRequest, KeyRotated,
+    Listening, Login, LoginAnswer, LoginBegun, LoginEnd, LoginFault, MEMORY_RETRY_AFTER_S, NamedKeys,
+    PersonLogin, PolicyView, PresentedCredential, Prints, ProviderSession, QuotaView, RefusedPerson,
     RulesView, SUSPENDED, SessionCookie, SessionView, Tenants, Topic, overloaded,
 };
 pub use trace::{

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use zeroize::Zeroizing;
+
 use super::rounds::Rounds;
 use super::trace::Tracer;
 use crate::domain::bootstrap::BootstrapKey;
@@ -158,6 +160,33 @@ pub struct LoginOptions {
     pub tokens_max: usize,
     /// Hosts that requests may name; `*` is any.
     pub allowed_hosts: Vec<String>,
+    /// Login by browser; `None` if no issuer offers it.
+    pub browser: Option<BrowserLoginOptions>,
+}
+
+/// Login by browser at an identity provider. `Debug` shows no secret.
+#[derive(Clone)]
+pub struct BrowserLoginOptions {
+    /// Name of the issuer.
+    pub issuer: String,
+    /// Client id of the gateway at the provider.
+    pub client_id: String,
+    /// Client secret at the provider; `None` for a public client.
+    pub client_secret: Option<Zeroizing<String>>,
+    /// URL of the gateway as clients reach it.
+    pub public_url: PublicUrl,
+    /// Time limit of a request to the provider.
+    pub timeout: Duration,
+    /// Time for which a login that was begun can be completed.
+    pub keep: Duration,
+    /// Keys that seal logins under way; the first seals, all open.
+    pub keys: Arc<[Key]>,
+}
+
+impl fmt::Debug for BrowserLoginOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BrowserLoginOptions").field("issuer", &self.issuer).finish_non_exhaustive()
+    }
 }
 
 /// Configuration of the embeddings service.

@@ -55,6 +55,7 @@ mod vitals;
 mod wear_off;
 mod web_cookies;
 mod web_drafts;
+mod web_logins;
 mod web_provenance;
 mod web_sessions;
 
@@ -111,6 +112,7 @@ pub use vitals::{StorePoolVitals, StoreVitals};
 pub use wear_off::Silence;
 pub use web_cookies::{CookieOwners, CookiePlace, CookiesStored, FoundCookies};
 pub use web_drafts::{DraftPlace, DraftStored};
+pub use web_logins::{NewWebLogin, WebLogin};
 pub use web_sessions::{NewWebSession, SessionHolder, SessionLogin, WebSessionRow, WebSessionRules};
 
 use leftovers::Leftovers;

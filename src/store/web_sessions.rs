@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
-use crate::domain::id::TenantId;
+use crate::domain::id::{IssuerId, TenantId};
 
 /// Interval in seconds at which the use of a session is written.
 const SEEN_S: i32 = 60;
@@ -39,13 +39,15 @@ pub struct SessionHolder {
 pub struct SessionLogin {
     /// Id of the issuer.
     pub issuer: Uuid,
-    /// Subject at the issuer.
-    pub subject: String,
+    /// Claim `sub`, which the provider's notices of a logout name.
+    pub sub: String,
     /// Session at the provider, which a logout there names; `None` if the ID token named none.
     pub sid: Option<String>,
-    /// Id of the data key that seals the claims.
+    /// URL where the provider ends its own session; `None` if it has none.
+    pub logout_url: Option<String>,
+    /// Id of the data key that seals the ID token.
     pub data_key: Uuid,
-    /// Envelope of the claims.
+    /// Envelope of the ID token.
     pub sealed: Vec<u8>,
 }
 
@@ -84,11 +86,11 @@ pub struct WebSessionRow {
     pub proof: Option<Vec<u8>>,
     /// Issuer of a person.
     pub issuer_id: Option<Uuid>,
-    /// Subject of a person at the issuer.
-    pub subject: Option<String>,
-    /// Id of the data key that seals the claims.
+    /// URL where a person's provider ends its own session.
+    pub logout_url: Option<String>,
+    /// Id of the data key that seals the ID token.
     pub data_key_id: Option<Uuid>,
-    /// Envelope of the claims.
+    /// Envelope of the ID token.
     pub sealed: Option<Vec<u8>>,
     /// Address that the login came from.
     pub address: Option<String>,
@@ -102,7 +104,7 @@ pub struct WebSessionRow {
 
 macro_rules! session_columns {
     () => {
-        "session_id, kind, for_tenant, principal_id, proof, issuer_id, subject, data_key_id, sealed, address, created_at,
+        "session_id, kind, for_tenant, principal_id, proof, issuer_id, logout_url, data_key_id, sealed, address, created_at,
          seen_at, expires_at"
     };
 }
@@ -138,8 +140,8 @@ impl Store {
         let login = new.login.as_ref();
         sqlx::query(
             "insert into web_sessions (session_hash, session_id, kind, for_tenant, principal_id, proof, issuer_id, subject,
-                 sid, data_key_id, sealed, address, expires_at)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, now() + make_interval(secs => $13))",
+                 sid, logout_url, data_key_id, sealed, address, expires_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, now() + make_interval(secs => $14))",
         )
         .bind(new.hash.as_slice())
         .bind(new.id)
@@ -148,8 +150,9 @@ impl Store {
         .bind(new.holder.principal)
         .bind(new.proof.as_ref().map(<[u8; 32]>::as_slice))
         .bind(login.map(|login| login.issuer))
-        .bind(login.map(|login| login.subject.as_str()))
+        .bind(login.map(|login| login.sub.as_str()))
         .bind(login.and_then(|login| login.sid.as_deref()))
+        .bind(login.and_then(|login| login.logout_url.as_deref()))
         .bind(login.map(|login| login.data_key))
         .bind(login.map(|login| login.sealed.as_slice()))
         .bind(&new.address)
@@ -251,6 +254,32 @@ impl Store {
         .await?;
         tx.commit().await?;
         if done.rows_affected() == 0 { Err(StoreError::NotFound) } else { Ok(()) }
+    }
+
+    /// Ends the sessions that a provider's notice of a logout names: of a person, of a session there, or of both. Sessions that were
+    /// begun after `until` stay. Returns their number.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn end_web_sessions_at(
+        &self,
+        issuer: IssuerId,
+        (sub, sid): (Option<&str>, Option<&str>),
+        until: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
+        let done = sqlx::query(
+            "delete from web_sessions where issuer_id = $1 and ($2::text is not null or $3::text is not null)
+               and ($2 is null or subject = $2) and ($3 is null or sid = $3) and created_at <= $4",
+        )
+        .bind(issuer.0)
+        .bind(sub)
+        .bind(sid)
+        .bind(until)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(done.rows_affected())
     }
 
     /// Deletes a batch of expired sessions. Returns whether there may be more.

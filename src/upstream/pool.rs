@@ -15,6 +15,7 @@ use super::error::UpstreamError;
 use super::http::connect::Dialer;
 use super::http::document::{self, DocumentError};
 use super::http::rmcp::{ResourceWatcher, WatchEnd, Watcher};
+use super::http::token::{self, TokenAnswer, TokenError, TokenRequest};
 use super::http::webhook::{self, WebhookError, WebhookPost};
 use super::kinds;
 use super::protocol::offers::Announced;
@@ -137,6 +138,14 @@ impl Pool {
         let gone = self.write().remove(&(tenant, server));
         // Outside the lock: it may close sockets.
         drop(gone);
+    }
+
+    /// Sends a request to a token endpoint of an identity provider or authorization server.
+    ///
+    /// # Errors
+    /// [`TokenError`], unless the answer is 200 and has the form of a token endpoint's.
+    pub async fn token_request(&self, request: TokenRequest<'_>) -> Result<TokenAnswer, TokenError> {
+        token::request(&self.dialer, request).await
     }
 
     /// Opens a stream, over connections of its own, on which a server announces changes of all or some of `wanted`.

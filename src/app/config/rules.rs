@@ -92,7 +92,22 @@ fn check_together(settings: &Layer) -> Result<(), ConfigError> {
             return Err(value_error(low, &least.origin, must));
         }
     }
+    check_login(settings)?;
     search::check_together(settings)
+}
+
+/// Checks the settings of logins by browser.
+fn check_login(settings: &Layer) -> Result<(), ConfigError> {
+    for (name, needed) in
+        [("console.issuer", "server.public_url"), ("console.client_secret", "console.client_id")]
+    {
+        let (Some(given), Some(other)) = (settings.get(name), settings.get(needed)) else { continue };
+        let is_empty = |value: &ValueKind| matches!(value, ValueKind::String(text) if text.is_empty());
+        if !is_empty(&given.value) && is_empty(&other.value) {
+            return Err(value_error(name, &given.origin, format!("needs {needed}, which is not set")));
+        }
+    }
+    Ok(())
 }
 
 fn check_number(key: &str, value: i64) -> Result<(), String> {
@@ -124,6 +139,7 @@ fn check_text(key: &str, text: &str) -> Result<(), String> {
             "must be an http:// or https:// URL without a user name, query or fragment: it is shown and logged",
         ),
         "server.public_url" if !text.is_empty() => must(is_public_url(text), PUBLIC_URL),
+        "oauth.client_metadata_url" if !text.is_empty() => must(is_public_url(text), PUBLIC_URL),
         "search.embeddings_url" if !text.is_empty() => search::check_url(text),
         "search.embeddings_model" => search::check_model(text),
         "search.embeddings_api_key" => search::check_key(text),

@@ -317,6 +317,23 @@ fn the_memory_budget_is_the_default_or_enough_for_a_request() {
 }
 
 #[test]
+fn a_login_by_browser_needs_its_other_settings() {
+    let issuer = ("MCPPROXY__CONSOLE__ISSUER", "corp");
+    let secret = ("MCPPROXY__CONSOLE__CLIENT_SECRET", "hunter2hunter2");
+    let public = ("MCPPROXY__SERVER__PUBLIC_URL", "https://gw.example");
+    assert!(sentence(load(None, &[issuer])).contains("server.public_url"));
+    let alone = sentence(load(None, &[issuer, public, secret]));
+    assert!(alone.contains("console.client_id") && !alone.contains("hunter2"), "{alone}");
+    let client = ("MCPPROXY__CONSOLE__CLIENT_ID", "gateway");
+    let config = load(None, &[issuer, public, secret, client]).unwrap();
+    assert!(!format!("{config:?}").contains("hunter2"));
+    for url in ["http://gw.example/client.json", "gw.example"] {
+        let refused = sentence(load(None, &[("MCPPROXY__OAUTH__CLIENT_METADATA_URL", url)]));
+        assert!(refused.contains("oauth.client_metadata_url"), "{refused}");
+    }
+}
+
+#[test]
 fn a_broken_file_is_located_and_not_quoted() {
     let (_dir, path) = file("[auth]\nbootstrap_key = \"hunter2");
     let text = sentence(load(Some(&path), &[]));

@@ -8,7 +8,7 @@ use super::jwks::{KeyDigest, KeySet};
 use super::token::SplitToken;
 
 /// Longest subject, in bytes.
-const SUBJECT_BYTES_MAX: usize = 255;
+pub(super) const SUBJECT_BYTES_MAX: usize = 255;
 /// Longest owner that is shown, in characters.
 const OWNER_CHARS_MAX: usize = 200;
 /// Claims that name the owner where the issuer's entry names none; the first that a token has counts.
@@ -51,11 +51,13 @@ pub struct VerifiedToken {
     /// Reach of the token, by its audience.
     pub reach: TokenReach,
     /// All claims, as the JSON that the token holds: decoded, small objects would take many times its bytes.
-    payload: Box<str>,
-    algorithm: TokenAlgorithm,
-    token_type: Option<TokenType>,
+    pub(super) payload: Box<str>,
+    pub(super) algorithm: TokenAlgorithm,
+    pub(super) token_type: Option<TokenType>,
+    /// True for an ID token, which counts once: for the login that it was issued for.
+    pub(super) is_login: bool,
     /// Digest of the key that signed the token.
-    key: KeyDigest,
+    pub(super) key: KeyDigest,
 }
 
 impl VerifiedToken {
@@ -66,8 +68,12 @@ impl VerifiedToken {
     }
 
     /// Returns whether the token would be verified by these keys, algorithms and rules as well, with the same subject and reach. The
-    /// token's end is not looked at.
+    /// token's end is not looked at. Of an ID token, issuer and subject alone are: its key and audience counted when its login ended.
     pub fn is_verified_by(&self, keys: &KeySet, allowed: &[TokenAlgorithm], rules: &ClaimRules<'_>) -> bool {
+        if self.is_login {
+            let read = SplitToken::read_before(self.algorithm, self.token_type, self.claims());
+            return read.issued_by(rules).is_ok() && read.subject(rules) == Ok(self.subject.as_str());
+        }
         let before_its_end = self.expires_s.saturating_sub(1);
         let read = || SplitToken::read_before(self.algorithm, self.token_type, self.claims());
         let checked = || read().check_claims(rules, self.key, before_its_end);
@@ -100,7 +106,7 @@ impl SplitToken<'_> {
         self.unexpired(rules, now_s)?;
         let subject = self.subject(rules)?.to_owned();
         let owner = self.owner(rules).unwrap_or_else(|| shown(&subject));
-        let email = text(&self.claims, "email").map(shown).filter(|email| !email.is_empty());
+        let email = shown_email(&self.claims);
         let (algorithm, token_type) = (self.algorithm, self.token_type);
         let payload = self.payload.into();
         let token = VerifiedToken {
@@ -113,6 +119,7 @@ impl SplitToken<'_> {
             payload,
             algorithm,
             token_type,
+            is_login: false,
             key,
         };
         Ok((token, self.claims))
@@ -198,8 +205,13 @@ fn text<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     claims.get(name).and_then(Value::as_str)
 }
 
+/// Returns the e-mail address for display; `None` without one.
+pub(super) fn shown_email(claims: &Map<String, Value>) -> Option<String> {
+    text(claims, "email").map(shown).filter(|email| !email.is_empty())
+}
+
 /// Returns a time in whole seconds; a fraction counts as the second before.
-fn time(claims: &Map<String, Value>, name: &str) -> Result<Option<i64>, TokenFault> {
+pub(super) fn time(claims: &Map<String, Value>, name: &str) -> Result<Option<i64>, TokenFault> {
     let Some(value) = claims.get(name) else { return Ok(None) };
     let seconds = value.as_f64().filter(|seconds| (0.0..=TIME_MAX).contains(seconds));
     let seconds = seconds.ok_or(TokenFault::Unverifiable("exp, iat or nbf is no number of seconds"))?;

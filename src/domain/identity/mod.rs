@@ -9,6 +9,7 @@ mod claims;
 mod crypto;
 mod explain;
 mod jwks;
+mod login;
 mod rules;
 mod token;
 
@@ -24,6 +25,7 @@ pub use self::audience::{Audiences, PublicUrl, TokenReach};
 pub use self::claims::{ClaimRules, VerifiedToken, is_subject};
 pub use self::explain::{ClaimFinding, TokenHolder, header_of};
 pub use self::jwks::{JWKS_BYTES_MAX, JwksFault, KeyDigest, KeyFault, KeyReport, KeySet};
+pub use self::login::{LoginClaims, LoginRules, LogoutNotice};
 pub use self::rules::{
     CONDITIONS_MAX, ConditionTest, IdentityRule, RULES_MAX, RuleCondition, RuleFault, RuleGrant, claim_has,
 };

@@ -18,6 +18,10 @@ const TYPES: [(&str, TokenType); 3] = [
     ("application/at+jwt", TokenType::AccessToken),
     ("JWT", TokenType::Jwt),
 ];
+/// Value of `typ` that an ID token may have; absent is accepted as well.
+const ID_TYPES: [&str; 1] = ["JWT"];
+/// Values of `typ` that a notice of a logout must have.
+const LOGOUT_TYPES: [&str; 2] = ["logout+jwt", "application/logout+jwt"];
 
 /// Token in its parts, with a header that was checked. No claim is verified yet.
 #[derive(Clone, Debug)]
@@ -36,11 +40,43 @@ pub struct SplitToken<'a> {
 }
 
 impl<'a> SplitToken<'a> {
-    /// Splits a token, and checks form and header.
+    /// Splits an access token, and checks form and header.
     ///
     /// # Errors
     /// [`TokenFault::Unverifiable`].
     pub fn read(token: &'a str) -> Result<SplitToken<'a>, TokenFault> {
+        let (split, typ) = SplitToken::split(token)?;
+        let known = |typ: String| {
+            TYPES.iter().find(|(known, _)| typ.eq_ignore_ascii_case(known)).map(|(_, kind)| *kind)
+        };
+        let other = || TokenFault::Unverifiable("the header's typ is not of an access token");
+        let token_type = typ.map(|typ| known(typ).ok_or_else(other)).transpose()?;
+        Ok(SplitToken { token_type, ..split })
+    }
+
+    /// Splits an ID token, and checks form and header.
+    ///
+    /// # Errors
+    /// [`TokenFault::Unverifiable`].
+    pub fn read_id_token(token: &'a str) -> Result<SplitToken<'a>, TokenFault> {
+        let (split, typ) = SplitToken::split(token)?;
+        let is_other = typ.is_some_and(|typ| !is_one_of(&typ, &ID_TYPES));
+        let fault = TokenFault::Unverifiable("the header's typ is not of an ID token");
+        if is_other { Err(fault) } else { Ok(split) }
+    }
+
+    /// Splits a provider's notice of a logout, and checks form and header.
+    ///
+    /// # Errors
+    /// [`TokenFault::Unverifiable`].
+    pub fn read_logout(token: &'a str) -> Result<SplitToken<'a>, TokenFault> {
+        let (split, typ) = SplitToken::split(token)?;
+        let fault = TokenFault::Unverifiable("the header's typ is not of a logout token");
+        if typ.is_some_and(|typ| is_one_of(&typ, &LOGOUT_TYPES)) { Ok(split) } else { Err(fault) }
+    }
+
+    /// Splits a token. Returns it with the `typ` of its header, which is not checked.
+    fn split(token: &'a str) -> Result<(SplitToken<'a>, Option<String>), TokenFault> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenFault::Unverifiable("not a token"))?;
         let (header, payload) = signed.split_once('.').ok_or(TokenFault::Unverifiable("not a token"))?;
         let (_, header) = object(header, "the header is no JSON object with one reading")?;
@@ -49,19 +85,18 @@ impl<'a> SplitToken<'a> {
         }
         let algorithm = header.get("alg").and_then(Value::as_str).and_then(TokenAlgorithm::parse);
         let algorithm = algorithm.ok_or(TokenFault::Unverifiable("the header's alg is not accepted"))?;
-        let known = |typ: &Value| {
-            let typ = typ.as_str()?;
-            TYPES.iter().find(|(known, _)| typ.eq_ignore_ascii_case(known)).map(|(_, kind)| *kind)
+        let typ = match header.get("typ") {
+            None => None,
+            Some(Value::String(typ)) => Some(typ.clone()),
+            Some(_) => return Err(TokenFault::Unverifiable("the header's typ is no text")),
         };
-        let other = || TokenFault::Unverifiable("the header's typ is not of an access token");
-        let token_type = header.get("typ").map(|typ| known(typ).ok_or_else(other)).transpose()?;
         let kid = match header.get("kid") {
             None => None,
             Some(Value::String(kid)) if kid.len() <= KID_BYTES_MAX => Some(kid.clone()),
             Some(_) => return Err(TokenFault::Unverifiable("the header's kid is no short text")),
         };
         let (payload, claims) = object(payload, "the payload is no JSON object with one reading")?;
-        Ok(SplitToken { signed, signature, algorithm, kid, token_type, payload, claims })
+        Ok((SplitToken { signed, signature, algorithm, kid, token_type: None, payload, claims }, typ))
     }
 
     /// Returns the issuer that the token names. It is not verified: use it only to select the issuer's keys.
@@ -99,6 +134,11 @@ impl<'a> SplitToken<'a> {
         SplitToken { signed: "", signature: "", algorithm, kid: None, token_type, payload, claims }
     }
 
+    /// Returns the token with this text of its claims.
+    pub(super) fn with_payload(self, payload: String) -> SplitToken<'a> {
+        SplitToken { payload, ..self }
+    }
+
     pub(super) fn key_in<'k>(
         &self,
         keys: &'k KeySet,
@@ -109,6 +149,10 @@ impl<'a> SplitToken<'a> {
         }
         keys.find(self.kid.as_deref(), self.algorithm)
     }
+}
+
+fn is_one_of(typ: &str, known: &[&str]) -> bool {
+    known.iter().any(|known| typ.eq_ignore_ascii_case(known))
 }
 
 /// Decodes a part that must be a JSON object without two members of one name, at any depth.

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::form::Form;
-use super::{LOGIN, LOGOUT, page, return_to};
+use super::{CALLBACK, CHOICE, CLIENT, LOGIN, LOGOUT, NOTICE, PROVIDER, page, return_to};
 use crate::domain::web_session::CookieSecret;
 use crate::faces::auth::{HeaderFault, single};
 use crate::faces::hosts::{HasOwnPages, check_host, check_origin, host, is_own_origin};
@@ -19,6 +19,10 @@ use crate::gateway::{AuthError, Client, ConsoleSession, SUSPENDED};
 
 /// Prefix of the files that pages load, which are open to everybody.
 const STATIC: &str = "/console/static/";
+/// Paths that need no session.
+const OPEN: [&str; 7] = [LOGIN, LOGOUT, PROVIDER, CHOICE, CALLBACK, CLIENT, NOTICE];
+/// Paths of changes that no form of a session makes.
+const WITHOUT_FORM: [&str; 3] = [LOGIN, CHOICE, NOTICE];
 
 /// Facts about a request that passed the gate.
 pub(super) struct Visit {
@@ -61,12 +65,12 @@ impl From<Response> for Refusal {
 /// Admits or refuses a request, and puts its [`Visit`] among its extensions.
 pub(super) async fn gate(State(faces): State<Arc<Faces>>, request: Request, next: Next) -> Response {
     let id = request::usable_id(request.headers()).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-    let mut response = match admit(&faces, request, &id).await {
-        Ok(request) => next.run(request).await,
-        Err(Refusal(response)) => *response,
+    let (mut response, provider) = match admit(&faces, request, &id).await {
+        Ok((request, visit)) => (next.run(request).await, provider_of(&visit)),
+        Err(Refusal(response)) => (*response, None),
     };
     let headers = response.headers_mut();
-    page::guard(headers);
+    page::guard(headers, provider.as_deref());
     if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert(request::ID, id);
     }
@@ -76,7 +80,14 @@ pub(super) async fn gate(State(faces): State<Arc<Faces>>, request: Request, next
     response
 }
 
-async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<Request, Refusal> {
+/// Returns the origin at which the provider of a visitor ends its own session; `None` without one.
+fn provider_of(visit: &Visit) -> Option<String> {
+    let provider = visit.session.as_ref()?.provider.as_ref()?;
+    let url = url::Url::parse(provider.logout_url.as_deref()?).ok()?;
+    Some(url.origin().ascii_serialization()).filter(|origin| origin != "null")
+}
+
+async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Request, Arc<Visit>), Refusal> {
     let (parts, body) = request.into_parts();
     let request = Request::from_parts(parts.clone(), axum::body::Body::empty());
     let (headers, path) = (&parts.headers, parts.uri.path());
@@ -89,7 +100,8 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<Request
     check_host(faces, host).map_err(forbidden)?;
     check_origin(faces, headers, host, HasOwnPages::Yes).map_err(forbidden)?;
     let is_change = parts.method != Method::GET && parts.method != Method::HEAD;
-    if is_change {
+    // a provider's notice comes from no browser
+    if is_change && path != NOTICE {
         let origin = single(headers, "Origin").map_err(faulty)?;
         let origin = origin.and_then(|origin| origin.to_str().ok()).unwrap_or_default();
         if !is_own_origin(faces, origin, host) {
@@ -101,7 +113,7 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<Request
         peer.as_ref().map(|peer| client::ClientAddress::of(peer.address, headers, &faces.connections).0);
     let cookie = session_cookie::value(headers, session_cookie::SESSION).map_err(faulty)?;
     let is_static = path.starts_with(STATIC);
-    let is_open = is_static || path == LOGIN || path == LOGOUT;
+    let is_open = is_static || OPEN.contains(&path);
     let session = match cookie.filter(|_| !is_static) {
         None => None,
         Some(cookie) => match faces.gateway.tenants.web_session(cookie, None).await {
@@ -124,7 +136,7 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<Request
         return Err(Redirect::to(&to).into_response().into());
     }
     let is_form = |secret: &CookieSecret| secret.is_form_token(form.field("csrf"));
-    if is_change && path != LOGIN && !secret.as_ref().is_some_and(is_form) {
+    if is_change && !WITHOUT_FORM.contains(&path) && !secret.as_ref().is_some_and(is_form) {
         return Err(forbidden("This form is not of your session any more: load its page again.").into());
     }
     if let (Some(session), Some(peer)) = (&session, &peer)
@@ -136,16 +148,9 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<Request
     let client = wire::headers::client(headers);
     let request_id = id.to_owned();
     let mut request = request;
-    request.extensions_mut().insert(Arc::new(Visit {
-        session,
-        secret,
-        form,
-        peer,
-        address,
-        client,
-        request_id,
-    }));
-    Ok(request)
+    let visit = Arc::new(Visit { session, secret, form, peer, address, client, request_id });
+    request.extensions_mut().insert(Arc::clone(&visit));
+    Ok((request, visit))
 }
 
 /// Returns the page for a session whose holder is not let in now.

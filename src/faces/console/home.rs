@@ -78,7 +78,10 @@ fn how(session: &ConsoleSession) -> String {
         (SessionKind::ApiKey, Some(name)) => format!("with the API key '{name}'"),
         (SessionKind::ApiKey, None) => "with an API key".to_owned(),
         (SessionKind::BootstrapKey, _) => "with the platform operator's key".to_owned(),
-        (SessionKind::Person, _) => "with an identity provider".to_owned(),
+        (SessionKind::Person, _) => {
+            let issuer = session.provider.as_ref().map_or("", |provider| &provider.issuer);
+            format!("at the identity provider '{issuer}'")
+        }
     }
 }
 

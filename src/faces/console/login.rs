@@ -10,13 +10,13 @@ use http::{HeaderValue, StatusCode, Uri, header};
 use url::form_urlencoded;
 
 use super::gate::{Visit, set_cookie, why};
-use super::{HOME, LOGIN, LOGOUT, page, record, return_to};
+use super::{HOME, LOGIN, LOGOUT, PROVIDER, page, record, return_to};
 use crate::faces::{Faces, session_cookie};
 use crate::gateway::{GatewayError, PresentedCredential};
 
-/// Button of an identity provider.
-struct Provider {
-    /// Name of the provider.
+/// Link to the login at an identity provider.
+struct ProviderLink {
+    /// Name of the issuer.
     name: String,
     /// URL where the login begins.
     href: String,
@@ -28,13 +28,16 @@ struct LoginPage<'a> {
     /// Reason why the last try failed; `None` before one.
     failure: Option<&'a str>,
     /// Identity provider whose login is offered; `None` without one.
-    provider: Option<Provider>,
+    provider: Option<ProviderLink>,
     /// Page to return to.
     return_to: &'a str,
 }
 
-fn form(status: StatusCode, failure: Option<&str>, return_to: &str) -> Response {
-    page::render(status, &LoginPage { failure, provider: None, return_to })
+fn form(faces: &Faces, status: StatusCode, failure: Option<&str>, return_to: &str) -> Response {
+    let provider = faces.gateway.tenants.offered_login();
+    let provider =
+        provider.map(|name| ProviderLink { name, href: return_to::with_return(PROVIDER, return_to) });
+    page::render(status, &LoginPage { failure, provider, return_to })
 }
 
 /// Returns the page to return to that a query or a form names, or the first page.
@@ -42,14 +45,23 @@ fn back(named: &str) -> &str {
     return_to::local(named).unwrap_or(HOME)
 }
 
-/// Shows the form. A visitor who is logged in goes on.
-pub(super) async fn show(Extension(visit): Extension<Arc<Visit>>, uri: Uri) -> Response {
+/// Returns the page to return to that a query names, or the first page.
+pub(super) fn back_of(uri: &Uri) -> String {
     let query = uri.query().unwrap_or_default().as_bytes();
     let named = form_urlencoded::parse(query).find(|(name, _)| name == "return_to").map(|(_, value)| value);
-    let back = back(named.as_deref().unwrap_or_default());
+    back(named.as_deref().unwrap_or_default()).to_owned()
+}
+
+/// Shows the form. A visitor who is logged in goes on.
+pub(super) async fn show(
+    State(faces): State<Arc<Faces>>,
+    Extension(visit): Extension<Arc<Visit>>,
+    uri: Uri,
+) -> Response {
+    let back = back_of(&uri);
     match visit.session {
-        Some(_) => Redirect::to(back).into_response(),
-        None => form(StatusCode::OK, None, back),
+        Some(_) => Redirect::to(&back).into_response(),
+        None => form(&faces, StatusCode::OK, None, &back),
     }
 }
 
@@ -69,7 +81,7 @@ pub(super) async fn submit(
                 false => tenants.count_refusal(&error, PresentedCredential::ApiKey(key), visit.address),
             }
             let (status, _, text) = why(error);
-            let mut response = form(status, Some(text), back);
+            let mut response = form(&faces, status, Some(text), back);
             let has_room =
                 visit.peer.as_ref().is_none_or(|peer| faces.connections.not_authenticated(&peer.connection));
             if !has_room {
@@ -99,14 +111,14 @@ pub(super) async fn submit(
 }
 
 /// Ends the session that the browser had before.
-async fn end_former(tenants: &crate::gateway::Tenants, visit: &Visit) {
+pub(super) async fn end_former(tenants: &crate::gateway::Tenants, visit: &Visit) {
     let Some(secret) = &visit.secret else { return };
     if let Err(error) = tenants.end_web_session(&secret.cookie()).await {
         tracing::warn!(%error, "the session before a login could not be ended");
     }
 }
 
-/// Ends the session of the cookie, and removes the cookie.
+/// Ends the session of the cookie, and removes the cookie. A person goes on to the provider, where that ends its own session.
 pub(super) async fn log_out(
     State(faces): State<Arc<Faces>>,
     Extension(visit): Extension<Arc<Visit>>,
@@ -128,7 +140,9 @@ pub(super) async fn log_out(
     };
     match ended {
         Ok(()) => {
-            let mut response = Redirect::to(LOGIN).into_response();
+            let session = visit.session.as_ref();
+            let on = session.and_then(|session| faces.gateway.tenants.provider_logout(session));
+            let mut response = Redirect::to(on.as_deref().unwrap_or(LOGIN)).into_response();
             set_cookie(response.headers_mut(), session_cookie::unset(session_cookie::SESSION));
             response
         }

@@ -1,4 +1,5 @@
-//! The console: pages for people in a browser, below `/console`, over the same use cases as REST.
+//! The console: pages for people in a browser, below `/console`, over the same use cases as REST; and below `/oauth` what identity
+//! providers ask for.
 //!
 //! A gate of its own checks host, origin, session and, for every change, the hidden text of the session's forms, before anything is
 //! routed. Pages work without a script, load nothing from elsewhere, and are written by templates, which escape every value.
@@ -8,7 +9,9 @@ mod form;
 mod gate;
 mod home;
 mod login;
+mod oauth;
 mod page;
+mod provider;
 mod record;
 mod return_to;
 
@@ -27,6 +30,16 @@ use super::Faces;
 const HOME: &str = "/console";
 /// Path of the login.
 const LOGIN: &str = "/console/login";
+/// Path where a login at an identity provider begins.
+const PROVIDER: &str = "/console/login/provider";
+/// Path of the choice among several tenants.
+const CHOICE: &str = "/console/login/tenant";
+/// Path that a provider sends the browser back to.
+const CALLBACK: &str = "/oauth/callback";
+/// Path of the gateway's metadata as a client.
+const CLIENT: &str = "/oauth/client.json";
+/// Path of a provider's notices of logouts.
+const NOTICE: &str = "/oauth/backchannel-logout";
 /// Path of the end of a session.
 const LOGOUT: &str = "/console/logout";
 
@@ -40,6 +53,11 @@ pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
         .route("/console/", get(async || Redirect::to(HOME)))
         .route(LOGIN, get(login::show).post(login::submit))
         .route(LOGOUT, post(login::log_out))
+        .route(PROVIDER, get(provider::begin))
+        .route(CHOICE, post(provider::choose))
+        .route(CALLBACK, get(provider::complete))
+        .route(CLIENT, get(oauth::client))
+        .route(NOTICE, post(oauth::notice))
         .route("/console/sessions/{id}/end", post(home::end_session))
         .route("/console/static/{name}", get(assets::serve))
         .route("/console/{*rest}", get(missing).post(missing))

@@ -6,19 +6,24 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 /// Headers of every answer: pages run and load nothing but the console's own, stand in no frame, and are kept nowhere. Addresses of
 /// pages go to no other site; `no-referrer` would also take the `Origin` from forms, by which they are known as the console's own.
-const HEADERS: [(HeaderName, &str); 4] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
-         base-uri 'none'; frame-ancestors 'none'",
-    ),
+const HEADERS: [(HeaderName, &str); 3] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "same-origin"),
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// Adds the headers of every answer, where the answer has none of its own.
-pub(super) fn guard(headers: &mut HeaderMap) {
+/// Policy of every page, up to the places that forms may lead to.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; frame-ancestors 'none'; form-action 'self'";
+
+/// Adds the headers of every answer, where the answer has none of its own. Forms lead to the console, and the logout of a person on to
+/// `provider`, the origin where the provider ends its own session.
+pub(super) fn guard(headers: &mut HeaderMap, provider: Option<&str>) {
+    let policy = match provider {
+        Some(origin) => HeaderValue::try_from(format!("{POLICY} {origin}")),
+        None => Ok(HeaderValue::from_static(POLICY)),
+    };
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy.unwrap_or(HeaderValue::from_static(POLICY)));
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }

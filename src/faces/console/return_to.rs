@@ -25,9 +25,14 @@ pub(super) fn local(place: &str) -> Option<&str> {
 
 /// Returns the URL of the login that leads back to a place.
 pub(super) fn login_for(place: &str) -> String {
+    with_return(super::LOGIN, place)
+}
+
+/// Returns the URL of a step of the login that leads back to a place.
+pub(super) fn with_return(step: &str, place: &str) -> String {
     match local(place).filter(|place| *place != super::HOME) {
-        Some(place) => format!("{}?return_to={}", super::LOGIN, utf8_percent_encode(place, IN_QUERY)),
-        None => super::LOGIN.to_owned(),
+        Some(place) => format!("{step}?return_to={}", utf8_percent_encode(place, IN_QUERY)),
+        None => step.to_owned(),
     }
 }
 

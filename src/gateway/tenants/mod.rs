@@ -29,10 +29,13 @@ pub use self::live::access::{Access, Caller, SUSPENDED};
 pub use self::live::fanout::Prints;
 pub use self::live::login::Login;
 pub use self::live::policies::{CallerPolicies, CompiledPolicy};
-pub use self::logins::{FindingGrade, IssuerFinding, IssuerRequest, RefusedPerson, RulesView};
+pub use self::logins::{
+    CLIENT_METADATA_PATH, FindingGrade, IssuerFinding, IssuerRequest, LoginAnswer, LoginBegun, LoginEnd,
+    LoginFault, PersonLogin, RefusedPerson, RulesView,
+};
 pub use self::memory::{MEMORY_RETRY_AFTER_S, overloaded};
 pub use self::policies::PolicyView;
-pub use self::web_sessions::{ConsoleSession, SessionCookie, SessionView};
+pub use self::web_sessions::{ConsoleSession, ProviderSession, SessionCookie, SessionView};
 
 pub(in crate::gateway) use self::embedded::Embedded;
 pub(in crate::gateway) use self::limits::{Shed, Sheds};

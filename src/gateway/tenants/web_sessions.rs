@@ -3,6 +3,7 @@
 //!
 //! A request costs one look-up in the database. So a session that was ended on one replica has ended on all.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,21 +11,28 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use url::Url;
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
+use super::Tenants;
 use super::authenticate::{AuthError, hash_key};
+use super::live::LiveTenant;
 use super::live::access::Caller;
-use super::{Tenants, live::LiveTenant};
-use crate::domain::id::{KeyId, TenantId};
-use crate::domain::web_session::{CookieSecret, SECRET_BYTES, SessionKind};
-use crate::gateway::credentials::random;
+use super::logins::PersonLogin;
+use crate::domain::id::{IssuerId, KeyId, TenantId};
+use crate::domain::seal::{self, NONCE_BYTES, Place};
+use crate::domain::web_session::{CookieSecret, SECRET_BYTES, SESSION_LIFETIME, SessionKind};
+use crate::gateway::credentials::{data_key, open_data_key, random, unsealable};
 use crate::gateway::error::GatewayError;
-use crate::store::{NewWebSession, RevisionKind, SessionHolder, StoreError, WebSessionRow, WebSessionRules};
+use crate::store::{
+    NewWebSession, RevisionKind, SessionHolder, SessionLogin, StoreError, WebSessionRow, WebSessionRules,
+};
 
 /// Rules of all sessions.
 const RULES: WebSessionRules = WebSessionRules {
     idle: Duration::from_secs(8 * 3600),
-    lifetime: Duration::from_secs(24 * 3600),
+    lifetime: SESSION_LIFETIME,
     per_principal_max: 50,
 };
 /// Most look-ups of sessions at the same time, so that cookies of nobody leave connections for others.
@@ -53,10 +61,27 @@ pub struct ConsoleSession {
     pub caller: Arc<Caller>,
     /// Kind of the credential.
     pub kind: SessionKind,
+    /// Session at the provider of a person; `None` for keys.
+    pub provider: Option<Arc<ProviderSession>>,
     /// Time of the login.
     pub created_at: DateTime<Utc>,
     /// End of the session.
     pub expires_at: DateTime<Utc>,
+}
+
+/// Login of a person behind a session. `Debug` does not show the ID token.
+pub struct ProviderSession {
+    /// Name of the issuer.
+    pub issuer: String,
+    /// URL where the provider ends its own session; `None` if it has none.
+    pub logout_url: Option<String>,
+    id_token: Zeroizing<String>,
+}
+
+impl fmt::Debug for ProviderSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProviderSession").field("issuer", &self.issuer).finish_non_exhaustive()
+    }
 }
 
 /// Cookie of a new session. `Debug` does not show it.
@@ -120,6 +145,54 @@ impl Tenants {
         Ok(SessionCookie { secret, lifetime: RULES.lifetime })
     }
 
+    /// Begins a session of a person who logged in at a provider.
+    ///
+    /// # Errors
+    /// [`GatewayError::Unavailable`] if it cannot be sealed or stored.
+    pub async fn begin_person_session(
+        &self,
+        login: &PersonLogin,
+        address: Option<IpAddr>,
+    ) -> Result<SessionCookie, GatewayError> {
+        let secret = CookieSecret::new(random::<SECRET_BYTES>()?);
+        let (data_key, key) = data_key(&self.store, &self.options.keyring, login.tenant).await?;
+        let place = Place::WebSession { tenant: login.tenant, session: &secret.hash() };
+        let token = login.identified.id_token.as_bytes();
+        let sealed = seal::seal(&key, random::<NONCE_BYTES>()?, place, token).map_err(unsealable)?;
+        let new = NewWebSession {
+            hash: secret.hash(),
+            id: Uuid::new_v4(),
+            kind: SessionKind::Person.as_str(),
+            holder: holder_of(&login.caller),
+            proof: None,
+            login: Some(SessionLogin {
+                issuer: login.issuer.0,
+                sub: login.identified.sub.clone(),
+                sid: login.identified.sid.clone(),
+                logout_url: login.identified.logout_url.clone(),
+                data_key,
+                sealed,
+            }),
+            address: address.map(|address| address.to_string()),
+        };
+        self.store.begin_web_session(&new, RULES).await.map_err(failed)?;
+        Ok(SessionCookie { secret, lifetime: RULES.lifetime })
+    }
+
+    /// Returns the URL at which a browser ends the provider's session as well; `None` where there is none.
+    pub fn provider_logout(&self, session: &ConsoleSession) -> Option<String> {
+        let (options, provider) = (self.options.logins.browser.as_ref()?, session.provider.as_ref()?);
+        let mut url = Url::parse(provider.logout_url.as_deref()?).ok()?;
+        url.query_pairs_mut()
+            .append_pair("id_token_hint", &provider.id_token)
+            .append_pair("client_id", &options.client_id)
+            .append_pair(
+                "post_logout_redirect_uri",
+                &format!("{}/console/login", options.public_url.as_str()),
+            );
+        Some(url.into())
+    }
+
     /// Returns the session of a cookie. `tenant` is the one that the bootstrap key acts in.
     ///
     /// # Errors
@@ -154,6 +227,7 @@ impl Tenants {
         })?;
         let row = row.ok_or(AuthError::Unauthenticated)?;
         let kind = SessionKind::parse(&row.kind).ok_or(AuthError::Unauthenticated)?;
+        let mut provider = None;
         let caller = match kind {
             SessionKind::ApiKey => self.caller_of_key(&row).await,
             SessionKind::BootstrapKey => {
@@ -163,7 +237,12 @@ impl Tenants {
                     false => Err(AuthError::Unauthenticated),
                 }
             }
-            SessionKind::Person => Err(AuthError::Unauthenticated),
+            SessionKind::Person => {
+                self.caller_of_person(&row, &secret.hash()).await.map(|(caller, login)| {
+                    provider = Some(Arc::new(login));
+                    caller
+                })
+            }
         };
         if caller.as_ref().is_err_and(|error| *error == AuthError::Unauthenticated)
             && let Err(error) = self.store.end_web_session(&secret.hash()).await
@@ -171,7 +250,7 @@ impl Tenants {
             tracing::warn!(%error, "a session that is not valid any more could not be deleted");
         }
         let WebSessionRow { id, created_at, expires_at, .. } = row;
-        Ok(ConsoleSession { id, caller: caller?, kind, created_at, expires_at })
+        Ok(ConsoleSession { id, caller: caller?, kind, provider, created_at, expires_at })
     }
 
     /// Returns the caller of the API key that began a session.
@@ -193,6 +272,34 @@ impl Tenants {
             AuthError::Unavailable
         })?;
         find(&live).ok_or(AuthError::Unauthenticated)
+    }
+
+    /// Returns the caller that the person who began a session is by now, and the login at the provider.
+    async fn caller_of_person(
+        self: &Arc<Self>,
+        row: &WebSessionRow,
+        hash: &[u8; 32],
+    ) -> Result<(Arc<Caller>, ProviderSession), AuthError> {
+        let gone = AuthError::Unauthenticated;
+        let tenant = TenantId(row.for_tenant.ok_or(gone)?);
+        let issuer = IssuerId(row.issuer_id.ok_or(gone)?);
+        let (key_id, sealed) = (row.data_key_id.ok_or(gone)?, row.sealed.as_deref().ok_or(gone)?);
+        let keys = self.store.data_keys(tenant).await.map_err(|error| {
+            tracing::warn!(%error, %tenant, "the keys of a session could not be loaded");
+            AuthError::Unavailable
+        })?;
+        let key = open_data_key(&self.options.keyring, tenant, &keys, key_id).ok_or(gone)?;
+        let token =
+            seal::open(&key, Place::WebSession { tenant, session: hash }, sealed).map_err(|_| gone)?;
+        let id_token =
+            std::str::from_utf8(&token).map(|token| Zeroizing::new(token.to_owned())).map_err(|_| gone)?;
+        let ends_s = row.expires_at.timestamp();
+        let (caller, issuer) = self.person_of_session((issuer, tenant), &id_token, ends_s).await?;
+        // the entry may take the subject from another claim by now
+        if caller.key != Some(KeyId(row.principal_id)) {
+            return Err(gone);
+        }
+        Ok((caller, ProviderSession { issuer, logout_url: row.logout_url.clone(), id_token }))
     }
 
     /// Returns the sessions of a caller, the newest first.

@@ -58,8 +58,9 @@ impl Upkeep {
         self.batches(|| self.store.delete_expired_cookies()).await.map(drop)
     }
 
-    /// Deletes sessions of the console that have expired.
+    /// Deletes sessions of the console, and logins under way, that have expired.
     async fn delete_expired_web_sessions(&self) -> Result<(), StoreError> {
+        self.batches(|| self.store.delete_expired_web_logins()).await?;
         self.batches(|| self.store.delete_expired_web_sessions()).await.map(drop)
     }
 

@@ -11,6 +11,7 @@ mod refused;
 pub(super) mod rmcp;
 pub(super) mod session;
 pub(super) mod sse;
+pub(super) mod token;
 pub(super) mod webhook;
 pub(super) mod wire;
 pub(super) mod wires;

@@ -4,3 +4,35 @@ mod doors;
 mod ends;
 mod forms;
 mod login;
+mod logout;
+mod provider;
+
+use crate::support::{Gateway, Idp, Stage, Tenant, Visitor};
+
+/// Public URL of the gateway in tests with a provider.
+const GATEWAY: &str = "https://gw.example";
+/// Client id of the gateway, the URL of its own metadata.
+const CLIENT: &str = "https://gw.example/oauth/client.json";
+/// Settings of these tests.
+const SETTINGS: [(&str, &str); 2] =
+    [("MCPPROXY__SERVER__PUBLIC_URL", GATEWAY), ("MCPPROXY__CONSOLE__ISSUER", "corp")];
+
+/// A gateway, a tenant whose people are agents, and their provider, whose login the console offers.
+async fn scene_with(settings: &[(&str, &str)]) -> (Stage, Tenant, Idp) {
+    let stage = Stage::with(&[&SETTINGS[..], settings].concat()).await;
+    let tenant = stage.tenant("acme").await;
+    let idp = Idp::start().await;
+    crate::logins::register(&stage, &idp, "corp", "acme").await;
+    crate::logins::set_rules(&tenant, serde_json::json!([{"role": "agent"}])).await;
+    (stage, tenant, idp)
+}
+
+/// A scene with no other settings.
+async fn scene() -> (Stage, Tenant, Idp) {
+    scene_with(&[]).await
+}
+
+/// A visitor who comes by the public URL.
+fn visitor(gateway: &Gateway) -> Visitor {
+    Visitor::by(gateway, GATEWAY)
+}

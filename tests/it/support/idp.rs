@@ -1,16 +1,17 @@
 //! An identity provider on loopback, which signs any token and can be told to behave badly.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
@@ -65,6 +66,30 @@ struct Shared {
     keys: Mutex<Vec<SigningKey>>,
     mood: watch::Sender<IdpMood>,
     fetches: AtomicUsize,
+    login: Mutex<IdpLogin>,
+    /// Logins by code: the parameters of their begin.
+    codes: Mutex<HashMap<String, HashMap<String, String>>>,
+    /// Forms that came to the token endpoint, with the header `Authorization`.
+    exchanges: Mutex<Vec<(HashMap<String, String>, Option<String>)>>,
+    /// ID tokens that were issued.
+    id_tokens: Mutex<Vec<String>>,
+}
+
+/// Behaviour of the provider's logins.
+#[derive(Clone, Debug)]
+pub struct IdpLogin {
+    /// Person who is logged in there.
+    pub subject: String,
+    /// Further claims of ID tokens, which replace others.
+    pub claims: Value,
+    /// Members of the metadata, which replace others.
+    pub metadata: Value,
+    /// Parameters that replace those of the redirect; null removes one.
+    pub answer: Value,
+    /// Header of ID tokens.
+    pub typ: &'static str,
+    /// Error of the token endpoint; `None` for tokens.
+    pub refusal: Option<Value>,
 }
 
 /// The running provider; stops when dropped.
@@ -95,10 +120,23 @@ impl Idp {
             keys: Mutex::new(vec![SigningKey::new("k1")]),
             mood: watch::Sender::new(IdpMood::Well),
             fetches: AtomicUsize::new(0),
+            login: Mutex::new(IdpLogin {
+                subject: "u1".to_owned(),
+                claims: json!({}),
+                metadata: json!({}),
+                answer: json!({}),
+                typ: "JWT",
+                refusal: None,
+            }),
+            codes: Mutex::default(),
+            exchanges: Mutex::default(),
+            id_tokens: Mutex::default(),
         });
         let app = Router::new()
             .route("/realm/.well-known/openid-configuration", get(metadata))
             .route("/realm/keys", get(keys))
+            .route("/realm/authorize", get(authorize))
+            .route("/realm/token", post(token))
             .with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
         Idp { url, shared, task }
@@ -111,6 +149,21 @@ impl Idp {
     /// Public halves of the keys, as the key set has them.
     pub fn jwks(&self) -> Vec<Value> {
         self.shared.keys.lock().unwrap().iter().map(SigningKey::jwk).collect()
+    }
+
+    /// Changes how logins go from now on.
+    pub fn log_in(&self, change: impl FnOnce(&mut IdpLogin)) {
+        change(&mut self.shared.login.lock().unwrap());
+    }
+
+    /// Forms that came to the token endpoint, with the header `Authorization`.
+    pub fn exchanges(&self) -> Vec<(HashMap<String, String>, Option<String>)> {
+        self.shared.exchanges.lock().unwrap().clone()
+    }
+
+    /// ID tokens that were issued.
+    pub fn id_tokens(&self) -> Vec<String> {
+        self.shared.id_tokens.lock().unwrap().clone()
     }
 
     /// Has the metadata name another issuer.
@@ -173,7 +226,82 @@ impl Drop for Idp {
 async fn metadata(State(shared): State<Arc<Shared>>) -> Response {
     let url = shared.url.lock().unwrap().clone();
     let issuer = shared.lie.lock().unwrap().clone().unwrap_or_else(|| url.clone());
-    json!({"issuer": issuer, "jwks_uri": format!("{url}/keys")}).to_string().into_response()
+    let mut metadata = json!({
+        "issuer": issuer, "jwks_uri": format!("{url}/keys"),
+        "authorization_endpoint": format!("{url}/authorize"), "token_endpoint": format!("{url}/token"),
+        "end_session_endpoint": format!("{url}/logout"), "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": true,
+    });
+    let more = shared.login.lock().unwrap().metadata.clone();
+    metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    metadata.to_string().into_response()
+}
+
+/// Logs the person in who is there, and sends the browser back.
+async fn authorize(
+    State(shared): State<Arc<Shared>>,
+    Query(asked): Query<HashMap<String, String>>,
+) -> Response {
+    let code = encode(&ring::rand::generate::<[u8; 16]>(&SystemRandom::new()).unwrap().expose());
+    let back = asked["redirect_uri"].clone();
+    let mut answer = json!({
+        "code": code, "state": asked["state"], "iss": shared.url.lock().unwrap().clone(),
+    });
+    let more = shared.login.lock().unwrap().answer.clone();
+    answer.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    shared.codes.lock().unwrap().insert(code, asked);
+    let mut url = url::Url::parse(&back).unwrap();
+    for (name, value) in answer.as_object().unwrap() {
+        if let Some(value) = value.as_str() {
+            url.query_pairs_mut().append_pair(name, value);
+        }
+    }
+    Redirect::to(url.as_str()).into_response()
+}
+
+/// Exchanges a code, once, for whoever has its verifier.
+async fn token(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: String) -> Response {
+    let form: HashMap<String, String> = url::form_urlencoded::parse(body.as_bytes()).into_owned().collect();
+    let header = headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
+    shared.exchanges.lock().unwrap().push((form.clone(), header));
+    let login = shared.login.lock().unwrap().clone();
+    let refuse = |error: Value| (StatusCode::BAD_REQUEST, error.to_string()).into_response();
+    if let Some(error) = login.refusal {
+        return refuse(error);
+    }
+    let Some(begun) = shared.codes.lock().unwrap().remove(&form["code"]) else {
+        return refuse(json!({"error": "invalid_grant"}));
+    };
+    let digest = ring::digest::digest(&ring::digest::SHA256, form["code_verifier"].as_bytes());
+    if begun["code_challenge_method"] != "S256"
+        || begun["code_challenge"] != encode(digest.as_ref())
+        || begun["redirect_uri"] != form["redirect_uri"]
+    {
+        return refuse(json!({"error": "invalid_grant"}));
+    }
+    let now = now_s();
+    let mut claims = json!({
+        "iss": shared.url.lock().unwrap().clone(), "sub": login.subject, "aud": begun["client_id"],
+        "iat": now, "exp": now + 300, "nonce": begun["nonce"], "sid": format!("at-{}", login.subject),
+    });
+    claims.as_object_mut().unwrap().extend(login.claims.as_object().unwrap().clone());
+    let id_token = sign(&shared, &json!({"alg": "ES256", "typ": login.typ}), &claims);
+    shared.id_tokens.lock().unwrap().push(id_token.clone());
+    json!({"access_token": "opaque", "token_type": "Bearer", "expires_in": 300, "id_token": id_token})
+        .to_string()
+        .into_response()
+}
+
+/// Signs a token with the newest key, under this header, to which the key's id is added.
+fn sign(shared: &Shared, header: &Value, claims: &Value) -> String {
+    let keys = shared.keys.lock().unwrap();
+    let key = keys.last().unwrap();
+    let mut header = header.clone();
+    header.as_object_mut().unwrap().entry("kid").or_insert(json!(key.kid));
+    let signed =
+        format!("{}.{}", encode(header.to_string().as_bytes()), encode(claims.to_string().as_bytes()));
+    let signature = key.pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+    format!("{signed}.{}", encode(signature.as_ref()))
 }
 
 async fn keys(State(shared): State<Arc<Shared>>) -> Response {

@@ -12,8 +12,10 @@ use super::gateway::Gateway;
 #[derive(Clone)]
 pub struct Visitor {
     http: reqwest::Client,
-    /// Origin of the gateway.
+    /// URL of the gateway.
     pub base: String,
+    /// Origin of the pages, as the browser sees them.
+    pub origin: String,
     cookies: Arc<Mutex<Vec<(String, String)>>>,
 }
 
@@ -25,7 +27,7 @@ impl Visitor {
     pub fn of(gateway: &Gateway) -> Visitor {
         let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
         let http = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
-        Visitor { http, base: gateway.url.clone(), cookies: Arc::default() }
+        Visitor { http, base: gateway.url.clone(), origin: gateway.url.clone(), cookies: Arc::default() }
     }
 
     /// A visitor who has logged in with this caller's key.
@@ -34,6 +36,11 @@ impl Visitor {
         let answer = visitor.log_in(api.key.as_deref().unwrap()).await;
         assert_eq!((answer.status, answer.header("location")), (303, "/console"), "{answer:?}");
         visitor
+    }
+
+    /// A visitor who comes by a public URL.
+    pub fn by(gateway: &Gateway, origin: &str) -> Visitor {
+        Visitor { origin: origin.to_owned(), ..Visitor::of(gateway) }
     }
 
     /// The same cookies, at another replica.
@@ -90,7 +97,7 @@ impl Visitor {
         let mut body = url::form_urlencoded::Serializer::new(String::new());
         body.extend_pairs(fields);
         self.request(Method::POST, path)
-            .header("Origin", &self.base)
+            .header("Origin", &self.origin)
             .header("Content-Type", "application/x-www-form-urlencoded")
             .body(body.finish())
     }
@@ -98,6 +105,23 @@ impl Visitor {
     /// Sends the form of the login.
     pub async fn log_in(&self, key: &str) -> Answer {
         self.send(self.form("/console/login", &[("api_key", key)])).await
+    }
+
+    /// Goes to the provider. Returns the path of the provider's redirect to the gateway, where the browser has not been yet.
+    pub async fn to_provider(&self, path: &str) -> String {
+        let begun = self.get(path).await;
+        assert_eq!(begun.status, 303, "{begun:?}");
+        let answer = self.http.get(begun.header("location")).send().await.unwrap();
+        assert_eq!(answer.status(), 303);
+        let back = url::Url::parse(answer.headers()["location"].to_str().unwrap()).unwrap();
+        assert_eq!(back.origin().ascii_serialization(), self.origin);
+        format!("{}?{}", back.path(), back.query().unwrap_or_default())
+    }
+
+    /// Logs in at the provider. Returns the gateway's answer to its redirect.
+    pub async fn log_in_there(&self) -> Answer {
+        let back = self.to_provider("/console/login/provider").await;
+        self.get(&back).await
     }
 
     /// The hidden text of the first page's forms; "" for one who is not logged in.

@@ -157,7 +157,7 @@ impl Tenants {
     async fn fetched(&self, issuer: &str, jwks_uri: Option<&str>) -> Result<String, String> {
         let url = match jwks_uri {
             Some(url) => url.to_owned(),
-            None => self.discovered(issuer).await?,
+            None => self.discovered(issuer).await?.0,
         };
         let fetched = self.upstreams.fetch_document(&url, JWKS_BYTES_MAX).await;
         let text = fetched.map_err(|error| short(&format!("the key set at {url}: {error}")))?;
@@ -165,8 +165,8 @@ impl Tenants {
         Ok(text)
     }
 
-    /// Returns the URL of the key set by the provider's metadata, which must name the very issuer.
-    async fn discovered(&self, issuer: &str) -> Result<String, String> {
+    /// Returns the URL of the key set by the provider's metadata, which must name the very issuer, and the text of the metadata.
+    pub(super) async fn discovered(&self, issuer: &str) -> Result<(String, String), String> {
         let urls = metadata_urls(issuer);
         // side by side: a place that does not answer leaves time for the keys
         let asked = urls
@@ -176,7 +176,7 @@ impl Tenants {
         for (url, answer) in urls.iter().zip(join_all(asked).await) {
             match answer {
                 Ok(Ok(text)) => match serde_json::from_str::<Metadata>(&text) {
-                    Ok(metadata) if metadata.issuer == issuer => return Ok(metadata.jwks_uri),
+                    Ok(metadata) if metadata.issuer == issuer => return Ok((metadata.jwks_uri, text)),
                     Ok(_) => last = format!("the metadata at {url} is of another issuer"),
                     Err(_) => last = format!("the metadata at {url} has no issuer and jwks_uri"),
                 },

@@ -6,6 +6,7 @@
 mod administer;
 mod administer_people;
 mod book;
+mod browser;
 mod cache;
 mod check;
 mod explain;
@@ -19,6 +20,7 @@ mod turns;
 mod verify;
 
 pub use self::administer::{IssuerRequest, RulesView};
+pub use self::browser::{CLIENT_METADATA_PATH, LoginAnswer, LoginBegun, LoginEnd, LoginFault, PersonLogin};
 pub use self::findings::{FindingGrade, IssuerFinding};
 pub use self::refused::RefusedPerson;
 pub(in crate::gateway) use self::refused::{PersonRefusal, RefusedKey, RefusedPeople, RefusedRequests};
@@ -32,6 +34,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use self::book::IssuerBook;
+use self::browser::Providers;
 use self::cache::TokenCache;
 use self::seen::SeenPeople;
 use self::turns::VerifyTurns;
@@ -47,6 +50,8 @@ pub(in crate::gateway) struct Logins {
     /// Time when the issuers were last known to be those of the database.
     confirmed_at: RwLock<Option<Instant>>,
     tokens: TokenCache,
+    /// Metadata of providers, for logins by browser.
+    providers: Providers,
     /// Turns to verify signatures.
     verifying: VerifyTurns,
     /// Questions to the database about unknown keys, by issuer.
@@ -75,6 +80,7 @@ impl Logins {
             reloading: tokio::sync::Mutex::default(),
             confirmed_at: RwLock::default(),
             tokens: TokenCache::new(options.tokens_max),
+            providers: Providers::default(),
             verifying: VerifyTurns::new((processors / 2).max(1)),
             asked: Mutex::default(),
             refused: RefusedPeople::default(),

@@ -8,7 +8,7 @@ use super::book::KnownIssuer;
 use super::cache;
 use super::refused::RefusedPerson;
 use crate::domain::id::TenantId;
-use crate::domain::identity::{ClaimRules, SplitToken, TokenFault, VerifiedToken};
+use crate::domain::identity::{ClaimRules, KeyDigest, SplitToken, TokenFault, VerifiedToken};
 use crate::gateway::clock;
 use crate::gateway::tenants::Tenants;
 use crate::gateway::tenants::authenticate::AuthError;
@@ -74,7 +74,7 @@ impl Tenants {
     }
 
     /// Returns whether the issuers are confirmed to be those of the database, not too long ago.
-    fn knows_issuers(&self) -> bool {
+    pub(in crate::gateway::tenants) fn knows_issuers(&self) -> bool {
         self.logins.confirmed_ago().is_some_and(|ago| ago <= self.options.stale_max)
     }
 
@@ -92,15 +92,29 @@ impl Tenants {
         self.map_person(&live, &issuer, (&Arc::new(token), &claims))
     }
 
-    /// Checks signature and claims. A key that the issuer's set does not have causes a fetch, if the last was long enough ago.
+    /// Checks signature and claims.
     async fn verify_split(
         self: &Arc<Self>,
         issuer: Arc<KnownIssuer>,
         split: SplitToken<'_>,
     ) -> Result<(Arc<KnownIssuer>, VerifiedToken, Map<String, Value>), AuthError> {
+        let (issuer, key) = self.verify_signature(issuer, &split).await?;
+        let token = split.check_claims(&self.claim_rules(&issuer), key, clock::now().timestamp());
+        let (token, claims) = token.map_err(|fault| refused(&issuer.name, fault))?;
+        warn_of_overage(&issuer, &claims);
+        Ok((issuer, token, claims))
+    }
+
+    /// Checks the signature of a token. A key that the issuer's set does not have causes a fetch, if the last was long enough ago.
+    /// Returns the issuer as it is known after that, and the digest of the key.
+    pub(super) async fn verify_signature(
+        self: &Arc<Self>,
+        issuer: Arc<KnownIssuer>,
+        split: &SplitToken<'_>,
+    ) -> Result<(Arc<KnownIssuer>, KeyDigest), AuthError> {
         let mut issuer = issuer;
         let mut may_fetch = true;
-        let key = loop {
+        loop {
             let (now, stale_max) = (clock::now(), self.options.logins.stale_max);
             let checked = match issuer.fresh_keys(now, stale_max) {
                 None => Err(None),
@@ -114,7 +128,7 @@ impl Tenants {
                 },
             };
             match checked {
-                Ok(key) => break key,
+                Ok(key) => return Ok((issuer, key)),
                 Err(None | Some(TokenFault::UnknownKey)) if may_fetch => {
                     may_fetch = false;
                     self.fetch_for_token(&issuer).await;
@@ -124,16 +138,7 @@ impl Tenants {
                 Err(None) => return Err(AuthError::KeysUnavailable),
                 Err(Some(fault)) => return Err(refused(&issuer.name, fault)),
             }
-        };
-        let token = split.check_claims(&self.claim_rules(&issuer), key, clock::now().timestamp());
-        let (token, claims) = token.map_err(|fault| refused(&issuer.name, fault))?;
-        if claims.contains_key("_claim_names") {
-            tracing::warn!(
-                issuer = issuer.name,
-                "the provider left claims out of a token: rules see them as absent"
-            );
         }
-        Ok((issuer, token, claims))
     }
 
     /// Returns the rules for the claims of an issuer's tokens.
@@ -157,10 +162,7 @@ impl Tenants {
         (token, claims): (&VerifiedToken, &Map<String, Value>),
         named: Option<&str>,
     ) -> Result<Arc<LiveTenant>, AuthError> {
-        let no_tenant = || {
-            let (issuer, owner) = (issuer.name.clone(), token.owner.clone());
-            AuthError::NoRule(Box::new(RefusedPerson { of: None, issuer, owner }))
-        };
+        let no_tenant = || of_no_tenant(issuer, token);
         let of = issuer.tenants_of(claims);
         let tenant = match (named, of.as_slice()) {
             (_, []) => return Err(no_tenant()),
@@ -194,7 +196,7 @@ impl Tenants {
         }
     }
 
-    fn map_person(
+    pub(super) fn map_person(
         &self,
         live: &Arc<LiveTenant>,
         issuer: &KnownIssuer,
@@ -231,8 +233,24 @@ impl Tenants {
     }
 }
 
+/// Returns the error for a person who belongs to no tenant.
+pub(super) fn of_no_tenant(issuer: &KnownIssuer, token: &VerifiedToken) -> AuthError {
+    let (issuer, owner) = (issuer.name.clone(), token.owner.clone());
+    AuthError::NoRule(Box::new(RefusedPerson { of: None, issuer, owner }))
+}
+
+/// Logs that the provider left claims out of a token.
+pub(super) fn warn_of_overage(issuer: &KnownIssuer, claims: &Map<String, Value>) {
+    if claims.contains_key("_claim_names") {
+        tracing::warn!(
+            issuer = issuer.name,
+            "the provider left claims out of a token: rules see them as absent"
+        );
+    }
+}
+
 /// Logs why a token was refused, and returns the error for its sender, which does not say.
-fn refused(issuer: &str, fault: TokenFault) -> AuthError {
+pub(super) fn refused(issuer: &str, fault: TokenFault) -> AuthError {
     tracing::debug!(issuer, %fault, "a token was refused");
     fault.into()
 }
