@@ -1,4 +1,4 @@
-//! What identity providers ask of the gateway: its metadata as a client, and their notices of logouts.
+//! Requests of identity providers themselves: for the gateway's metadata as a client, and notices of logouts.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! The console, as a browser meets it.
 
+mod browser;
 mod doors;
 mod ends;
 mod forms;

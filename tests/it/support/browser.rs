@@ -80,6 +80,16 @@ impl Browser {
         }
     }
 
+    /// Runs a script that leads to another page, and waits until that is loaded.
+    pub async fn follow(&mut self, script: &str) {
+        self.loaded.clear();
+        self.evaluate(script).await;
+        while self.loaded.is_empty() {
+            self.read().await;
+        }
+        self.loaded.clear();
+    }
+
     /// Runs a script in the page, and returns what it evaluates to.
     pub async fn evaluate(&mut self, script: &str) -> Value {
         let asked = json!({"expression": script, "returnByValue": true});

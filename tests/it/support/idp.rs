@@ -137,6 +137,7 @@ impl Idp {
             .route("/realm/keys", get(keys))
             .route("/realm/authorize", get(authorize))
             .route("/realm/token", post(token))
+            .route("/realm/logout", get(|| async { "you are logged out here" }))
             .with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
         Idp { url, shared, task }
