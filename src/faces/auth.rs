@@ -129,6 +129,8 @@ fn bearer_token(value: &str) -> Option<&str> {
 pub struct Challenge {
     /// URL of the metadata of the endpoint that was asked; `None` where clients cannot log in.
     pub metadata: Option<String>,
+    /// Scopes to ask for when logging in, separated by spaces; `None` for none.
+    pub scopes: Option<String>,
     /// True if people can log in at the host that was asked.
     pub has_logins: bool,
     /// True if the request presented a credential.
@@ -142,8 +144,10 @@ impl Challenge {
         let mut response = wire::error::render(status, "unauthenticated", message, None, Some(request_id));
         let fault = self.is_presented.then(|| "error=\"invalid_token\"".to_owned());
         let metadata = self.metadata.as_ref().filter(|_| !(is_key && self.is_presented));
+        let scopes = self.scopes.as_ref().filter(|_| metadata.is_some());
+        let scopes = scopes.map(|scopes| format!("scope=\"{scopes}\""));
         let metadata = metadata.map(|url| format!("resource_metadata=\"{url}\""));
-        let parts: Vec<String> = fault.into_iter().chain(metadata).collect();
+        let parts: Vec<String> = fault.into_iter().chain(metadata).chain(scopes).collect();
         let challenge =
             if parts.is_empty() { "Bearer".to_owned() } else { format!("Bearer {}", parts.join(", ")) };
         let challenge =

@@ -149,6 +149,7 @@ async fn let_in<F: Future<Output = Response>>(
         let tenants = &faces.gateway.tenants;
         let challenge = Challenge {
             metadata: if is_mcp { tenants.metadata_url(host, path) } else { None },
+            scopes: if is_mcp { tenants.scopes_at(host) } else { None },
             has_logins: tenants.has_logins_at(host),
             is_presented: presented.has_credential(),
         };

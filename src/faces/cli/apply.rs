@@ -5,6 +5,7 @@
 
 mod compare;
 mod file;
+mod logins;
 mod plan;
 mod secrets;
 mod step;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::Value;
 
+use self::logins::IssuerPlan;
 use self::plan::{ApplyPlan, PlannedHeaders, Planner};
 use self::secrets::Secrets;
 use self::step::{Mark, Step};
@@ -68,12 +70,13 @@ impl Outcome {
         }
     }
 
-    fn end(self, tenants: usize) -> Result<(), Failure> {
+    fn end(self, things: usize) -> Result<(), Failure> {
         let failed = self.failed.len();
         match self.worst {
             None => Ok(()),
             Some(worst) => {
-                Err(worst.saying(format!("{failed} of {tenants} tenants are not what the file says")))
+                Err(worst
+                    .saying(format!("{failed} of {things} tenants and issuers are not what the file says")))
             }
         }
     }
@@ -86,14 +89,22 @@ impl Apply {
         let platform = self.connection.client()?.in_tenant(None)?;
         let mut outcome = Outcome::default();
         let plans = self.plan(&platform, &wanted, &mut outcome).await?;
-        let steps = || plans.iter().flat_map(|plan| plan.steps.iter().chain(&plan.suspend));
+        let issuers = plan_issuers(&platform, &wanted, &mut outcome).await?;
+        let steps = || {
+            let of_tenants = plans.iter().flat_map(ApplyPlan::all);
+            of_tenants.chain(issuers.iter().flat_map(|plan| &plan.steps))
+        };
         if outcome.worst.is_none() && steps().next().is_none() {
             return output::line("nothing to change");
         }
         let lines: Vec<String> = steps().flat_map(Step::shown).map(|line| output::one_line(&line)).collect();
         // no change is made that was not shown
         let unshown = |_| Failure::Refused("the plan could not be shown: nothing was done".to_owned());
-        lines.iter().chain([&counts(&plans)]).try_for_each(|line| output::line(line)).map_err(unshown)?;
+        lines
+            .iter()
+            .chain([&counts(&plans, &issuers)])
+            .try_for_each(|line| output::line(line))
+            .map_err(unshown)?;
         if !self.dry_run {
             let path = self.keys_out.as_deref().filter(|_| steps().any(Step::makes_key));
             let mut secrets = Secrets::open(path)?;
@@ -101,8 +112,9 @@ impl Apply {
                 apply(&platform, plan, &mut secrets, &mut outcome).await?;
             }
             secrets.close();
+            apply_logins(&platform, &plans, &issuers, &mut outcome).await?;
         }
-        outcome.end(wanted.tenants.len())
+        outcome.end(wanted.tenants.len() + wanted.issuers.iter().flatten().count())
     }
 
     /// Returns a plan for each tenant that can be changed to match the file. Reports the other tenants as failures.
@@ -147,19 +159,69 @@ fn note_others(there: HashSet<String>, wanted: &file::File, plans: &[ApplyPlan])
 }
 
 /// Returns a summary: how many things are created, changed and left alone.
-fn counts(plans: &[ApplyPlan]) -> String {
+fn counts(plans: &[ApplyPlan], issuers: &[IssuerPlan]) -> String {
     let mut places: HashMap<&str, Mark> = HashMap::new();
-    for plan in plans {
-        for step in plan.steps.iter().chain(&plan.suspend) {
-            // a new tenant that is given quotas counts once, as a new one
-            let place = step.place.strip_prefix("tenant ").unwrap_or(&step.place);
-            places.entry(place).or_insert(step.mark);
-        }
+    let of_issuers = issuers.iter().flat_map(|plan| &plan.steps);
+    for step in plans.iter().flat_map(ApplyPlan::all).chain(of_issuers) {
+        // a new tenant that is given quotas counts once, as a new one
+        let place = step.place.strip_prefix("tenant ").unwrap_or(&step.place);
+        places.entry(place).or_insert(step.mark);
     }
-    let things: usize = plans.iter().map(|plan| plan.things).sum();
+    let things = plans.iter().map(|plan| plan.things).sum::<usize>() + issuers.len();
     let made = places.values().filter(|mark| **mark == Mark::Make).count();
     let changed = places.len() - made;
     format!("{made} to create, {changed} to change, {} unchanged", things - places.len())
+}
+
+/// Returns a plan for each issuer that can be changed to match the file. Reports the other issuers as failures.
+async fn plan_issuers(
+    platform: &ApiClient,
+    wanted: &file::File,
+    outcome: &mut Outcome,
+) -> Result<Vec<IssuerPlan>, Failure> {
+    let Some(wanted) = &wanted.issuers else { return Ok(Vec::new()) };
+    let there = platform.list(&["issuers"], &ApiQuery::default(), usize::MAX).await?;
+    let there: Vec<Value> =
+        there.iter().map(|item| serde_json::from_str(item.get()).unwrap_or_default()).collect();
+    let mut plans = Vec::new();
+    for issuer in wanted {
+        let is = there.iter().find(|is| text(is, "name") == issuer.name);
+        match issuer.plan(platform, is).await {
+            Ok(plan) => plans.push(plan),
+            Err(failure) => outcome.fail(&format!("issuers/{}", issuer.name), None, failure),
+        }
+    }
+    for other in logins::others(&there, wanted) {
+        output::note(&output::one_line(&format!("not in the file: {other}")));
+    }
+    Ok(plans)
+}
+
+/// Applies the plans of issuers, whose tenants exist by now, and then the tenants' rules, which name issuers.
+async fn apply_logins(
+    platform: &ApiClient,
+    plans: &[ApplyPlan],
+    issuers: &[IssuerPlan],
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    for plan in issuers {
+        for step in &plan.steps {
+            if let Err(failure) = step.run(platform, platform).await {
+                outcome.fail(&format!("issuers/{}", plan.name), Some(&step.place), failure);
+                break;
+            }
+        }
+    }
+    for plan in plans.iter().filter(|plan| plan.rules.is_some()) {
+        let client = platform.in_tenant(Some(&plan.tenant))?;
+        if !outcome.failed.contains(&plan.tenant)
+            && let Some(step) = &plan.rules
+            && let Err(failure) = step.run(platform, &client).await
+        {
+            outcome.fail(&plan.tenant, Some(&format!("{}/identity_rules", plan.tenant)), failure);
+        }
+    }
+    Ok(())
 }
 
 /// Applies the plan of one tenant.

@@ -89,6 +89,9 @@ struct IssuerFields {
     /// Accepted kind of token, by its header's `typ`: at+jwt or jwt; may be repeated [default: both, and tokens without `typ`]
     #[arg(long = "token-type", value_name = "TYPE")]
     token_types: Vec<String>,
+    /// Scope that clients are told to ask the issuer for; may be repeated [default: none]
+    #[arg(long = "scope", value_name = "SCOPE")]
+    advertised_scopes: Vec<String>,
     /// Tenant of all people of the issuer
     #[arg(long)]
     tenant: Option<String>,
@@ -112,6 +115,7 @@ impl IssuerFields {
             ("audiences", self.audiences),
             ("algorithms", self.algorithms),
             ("token_types", self.token_types),
+            ("advertised_scopes", self.advertised_scopes),
         ];
         let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
         let texts = [

@@ -16,13 +16,14 @@ use crate::gateway::{FindingGrade, GatewayError, IssuerRequest};
 use crate::store::{Issuer, IssuerAssignment};
 
 /// Fields of a request to create an issuer.
-const CREATED: [&str; 11] = [
+const CREATED: [&str; 12] = [
     "name",
     "issuer",
     "audiences",
     "host",
     "algorithms",
     "token_types",
+    "advertised_scopes",
     "tenant",
     "subject_claim",
     "owner_claim",
@@ -30,11 +31,12 @@ const CREATED: [&str; 11] = [
     "jwks_uri",
 ];
 /// Fields of a request to change an issuer.
-const CHANGED: [&str; 10] = [
+const CHANGED: [&str; 11] = [
     "audiences",
     "host",
     "algorithms",
     "token_types",
+    "advertised_scopes",
     "tenant",
     "subject_claim",
     "owner_claim",
@@ -53,6 +55,7 @@ struct ShownIssuer<'a> {
     algorithms: &'a [String],
     /// Accepted kinds of tokens; null for all.
     token_types: Option<&'a [String]>,
+    advertised_scopes: &'a [String],
     /// Tenant of all its people; null if assignments decide.
     tenant: Option<&'a str>,
     subject_claim: &'a str,
@@ -74,6 +77,7 @@ fn shown(issuer: &Issuer) -> ShownIssuer<'_> {
         host: issuer.host.as_deref(),
         algorithms: &issuer.algorithms,
         token_types: issuer.token_types.as_deref(),
+        advertised_scopes: &issuer.advertised_scopes,
         tenant: issuer.tenant.as_deref(),
         subject_claim: &issuer.subject_claim,
         owner_claim: issuer.owner_claim.as_deref(),
@@ -137,6 +141,7 @@ fn request(fields: &mut Fields) -> Result<IssuerRequest, GatewayError> {
         audiences: fields.texts("audiences")?,
         algorithms: fields.texts("algorithms")?,
         token_types: fields.nullable_texts("token_types")?,
+        advertised_scopes: fields.texts("advertised_scopes")?,
         subject_claim: fields.nullable_text("subject_claim")?,
         owner_claim: fields.nullable_text("owner_claim")?,
         tenant_claim: fields.nullable_text("tenant_claim")?,

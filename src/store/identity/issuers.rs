@@ -36,6 +36,8 @@ pub struct Issuer {
     pub algorithms: Vec<String>,
     /// Accepted kinds of tokens; `None` for all, and for tokens that do not say theirs.
     pub token_types: Option<Vec<String>>,
+    /// Scopes that clients are told to ask the issuer for; none says nothing.
+    pub advertised_scopes: Vec<String>,
     /// Claim that identifies a person.
     pub subject_claim: String,
     /// Claim that names a person; `None` for the usual ones.
@@ -97,6 +99,8 @@ pub struct NewIssuer {
     pub algorithms: Vec<String>,
     /// Accepted kinds of tokens; `None` for all.
     pub token_types: Option<Vec<String>>,
+    /// Scopes that clients are told to ask the issuer for.
+    pub advertised_scopes: Vec<String>,
     /// Claim that identifies a person.
     pub subject_claim: String,
     /// Claim that names a person.
@@ -121,6 +125,8 @@ pub struct IssuerPatch {
     pub algorithms: Option<Vec<String>>,
     /// New kinds of tokens.
     pub token_types: Option<Option<Vec<String>>>,
+    /// New scopes that clients are told to ask the issuer for.
+    pub advertised_scopes: Option<Vec<String>>,
     /// New subject claim.
     pub subject_claim: Option<String>,
     /// New owner claim.
@@ -146,7 +152,8 @@ pub struct IssuerRows {
 
 macro_rules! issuer_columns {
     () => {
-        "i.issuer_id, i.name, i.issuer, i.host, i.for_tenant, i.audiences, i.algorithms, i.token_types, i.subject_claim,
+        "i.issuer_id, i.name, i.issuer, i.host, i.for_tenant, i.audiences, i.algorithms, i.token_types, i.advertised_scopes,
+             i.subject_claim,
              i.owner_claim, i.tenant_claim, i.jwks_uri, i.jwks, i.jwks_fetched_at, i.jwks_ended_at, i.jwks_error, i.created_at,
              i.version, t.name as tenant
          from issuers i left join tenants t on t.tenant_id = i.for_tenant and t.deleted_at is null "
@@ -252,8 +259,8 @@ impl Store {
         }
         let inserted = sqlx::query(
             "insert into issuers (issuer_id, name, issuer, host, for_tenant, audiences, algorithms, subject_claim,
-                 owner_claim, tenant_claim, jwks_uri, token_types)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+                 owner_claim, tenant_claim, jwks_uri, token_types, advertised_scopes)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         )
         .bind(Uuid::now_v7())
         .bind(&new.name)
@@ -267,6 +274,7 @@ impl Store {
         .bind(&new.tenant_claim)
         .bind(&new.jwks_uri)
         .bind(&new.token_types)
+        .bind(&new.advertised_scopes)
         .execute(&mut *tx)
         .await;
         if let Err(error) = inserted {
@@ -302,7 +310,8 @@ impl Store {
                  jwks_tried_at = case when $13 and jwks_uri is distinct from $14 then null else jwks_tried_at end,
                  jwks_asked_at = case when $13 and jwks_uri is distinct from $14 then null else jwks_asked_at end,
                  jwks_uri = case when $13 then $14 else jwks_uri end,
-                 token_types = case when $16 then $17 else token_types end, version = version + 1
+                 token_types = case when $16 then $17 else token_types end,
+                 advertised_scopes = coalesce($18, advertised_scopes), version = version + 1
              where name = $1 and ($15::bigint is null or version = $15)",
         )
         .bind(name)
@@ -322,6 +331,7 @@ impl Store {
         .bind(patch.version)
         .bind(patch.token_types.is_some())
         .bind(patch.token_types.clone().flatten())
+        .bind(&patch.advertised_scopes)
         .execute(&mut *tx)
         .await?;
         let found = find(&mut tx, name).await?;

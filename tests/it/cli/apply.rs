@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Api, Run, Stage, Tool, Upstream, cli_with};
+use crate::logins::{GATEWAY, SETTINGS, bearer};
+use crate::support::{Api, Idp, Run, Stage, Tool, Upstream, cli_with};
 
 const EXAMPLE: &str = include_str!("../../../docs/tenants.yaml");
 const CREDENTIAL: &str = "Bearer s3cret-value";
@@ -368,4 +369,61 @@ async fn relay_that_loses_new_keys(to: String) -> std::net::SocketAddr {
         }
     });
     address
+}
+
+#[tokio::test]
+async fn logins_become_what_the_file_says() {
+    let stage = Stage::with(&SETTINGS).await;
+    let (desk, idp) = (Desk::new(stage.platform()), Idp::start().await);
+    let file = format!(
+        "tenants:
+  - name: acme
+    identity_rules:
+      - {{ issuer: corp, role: agent, settings: {{ max_operation: read }} }}
+issuers:
+  - name: corp
+    issuer: {}
+    token_types: [at+jwt]
+    tenant_claim: org
+    tenants:
+      - {{ value: acme-inc, tenant: acme }}
+",
+        idp.url
+    );
+    let rehearsed = desk.apply(&file, &["--dry-run"]).await.ok();
+    assert_eq!(desk.platform.items("/api/v1/issuers").await, Vec::<Value>::new());
+    let applied = desk.apply(&file, &[]).await.ok();
+    assert_eq!(applied.out, rehearsed.out);
+    assert_eq!(counts(&applied), "2 to create, 0 to change, 0 unchanged");
+    for line in [
+        &format!("+ issuers/corp ({}, token_types [\"at+jwt\"], tenant_claim org)", idp.url),
+        "~ issuers/corp tenants: none → org=acme-inc:acme",
+        "~ acme identity_rules: 0 → 1 rules, which differ from rules[0] on",
+    ] {
+        assert!(applied.out.lines().any(|shown| shown == line), "{line}: {applied:?}");
+    }
+    let person = bearer(&stage, &idp.token("u1", GATEWAY, json!({"org": "acme-inc"})));
+    assert_eq!(person.get("/api/v1/status").await.expect(200)["role"], "agent");
+    assert_eq!(desk.apply(&file, &[]).await.ok().out.trim(), "nothing to change");
+
+    // another list of rules and of tenants, and a field that goes; what is not named stays
+    let changed = file.replace("role: agent", "role: operator").replace("[at+jwt]", "null");
+    let changed = changed.replace("acme-inc", "acme-ltd");
+    let applied = desk.apply(&changed, &[]).await.ok();
+    assert_eq!(counts(&applied), "0 to create, 2 to change, 0 unchanged");
+    assert_eq!(person.get("/api/v1/status").await.status, 403);
+    let person = bearer(&stage, &idp.token("u1", GATEWAY, json!({"org": "acme-ltd"})));
+    assert_eq!(person.get("/api/v1/status").await.expect(200)["role"], "operator");
+    let issuer = desk.platform.get("/api/v1/issuers/corp").await.expect(200);
+    assert_eq!((&issuer["token_types"], &issuer["tenant_claim"]), (&Value::Null, &json!("org")));
+    let less = desk.apply("tenants: [{ name: acme }]\nissuers: []\n", &[]).await.ok();
+    assert!(less.err.contains("not in the file: issuers/corp"), "{less:?}");
+    assert_eq!(less.out.trim(), "nothing to change");
+
+    // another provider under the name is refused, and the rest of the file is applied
+    let moved = changed.replace(&idp.url, "https://idp.example").replace("operator", "auditor");
+    let refused = desk.apply(&moved, &[]).await;
+    assert!(refused.code != 0 && refused.err.contains("cannot change to https://idp.example"), "{refused:?}");
+    assert!(refused.err.contains("1 of 2 tenants and issuers"), "{refused:?}");
+    assert_eq!(person.get("/api/v1/status").await.expect(200)["role"], "auditor");
 }

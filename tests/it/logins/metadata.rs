@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use super::{SETTINGS, register, scene};
+use super::{GATEWAY, SETTINGS, bearer, register, scene};
 use crate::support::{Idp, Mcp, Stage};
 
 const LOG_IN: &str =
@@ -60,6 +60,34 @@ async fn challenges_lead_to_the_metadata_of_the_endpoint() {
     post.await.refused(404, "not_found");
     // keys go on as before
     tenant.agent().await.get("/api/v1/status").await.expect(200);
+}
+
+#[tokio::test]
+async fn clients_are_told_which_scopes_to_ask_for() {
+    let (stage, _tenant, idp) = scene().await;
+    let (platform, anonymous) = (stage.platform(), stage.gateway.anonymous());
+    for wrong in [json!(["a b"]), json!([""]), json!(["a\"b"]), json!(["offline_access"])] {
+        let answer = platform.patch("/api/v1/issuers/corp", &json!({ "advertised_scopes": wrong })).await;
+        answer.refused(400, "invalid_request");
+        assert_eq!(answer.json()["error"]["field"], "advertised_scopes");
+    }
+    let scopes = json!(["mcp:read", "api://mcp/use"]);
+    let changed =
+        platform.patch("/api/v1/issuers/corp", &json!({ "advertised_scopes": scopes })).await.expect(200);
+    assert_eq!(changed["advertised_scopes"], scopes);
+    let metadata = anonymous.get("/.well-known/oauth-protected-resource/mcp").await.expect(200);
+    assert_eq!(metadata["scopes_supported"], scopes);
+    let url = "https://gw.example/.well-known/oauth-protected-resource/mcp";
+    let told = format!("resource_metadata=\"{url}\", scope=\"mcp:read api://mcp/use\"");
+    let answer = Mcp::bare(&anonymous).request("ping", "{}").await;
+    assert_eq!(answer.header("www-authenticate"), format!("Bearer {told}"));
+    let expired = bearer(&stage, &idp.token("u1", GATEWAY, json!({"iat": 1, "exp": 2})));
+    let answer = Mcp::bare(&expired).request("ping", "{}").await;
+    assert_eq!(answer.header("www-authenticate"), format!("Bearer error=\"invalid_token\", {told}"));
+    // a login does not help the holder of a bad key, and REST is no endpoint that clients discover
+    let answer = Mcp::bare(&anonymous.with_key("mcpk_wrong")).request("ping", "{}").await;
+    assert_eq!(answer.header("www-authenticate"), "Bearer error=\"invalid_token\"");
+    assert_eq!(anonymous.get("/api/v1/status").await.header("www-authenticate"), "Bearer");
 }
 
 #[tokio::test]

@@ -11,7 +11,9 @@ use uuid::Uuid;
 
 use super::super::failure::Failure;
 use super::super::input;
+use super::logins::DeclaredIssuer;
 use crate::domain::id::is_name;
+use crate::domain::identity::IdentityRule;
 use crate::domain::quota::OwnQuotas;
 use crate::domain::server_url::is_masked;
 use crate::domain::settings::{Scope, Settings};
@@ -22,7 +24,9 @@ use crate::domain::yaml;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
+    #[serde(default)]
     pub(super) tenants: Vec<DeclaredTenant>,
+    pub(super) issuers: Option<Vec<DeclaredIssuer>>,
 }
 
 /// Wanted state of a tenant.
@@ -37,6 +41,8 @@ pub(super) struct DeclaredTenant {
     pub(super) settings: Map<String, Value>,
     pub(super) servers: Option<Vec<DeclaredServer>>,
     pub(super) keys: Option<Vec<DeclaredKey>>,
+    /// Rules for people who log in: the whole list, in order. `None`: unchanged.
+    pub(super) identity_rules: Option<Vec<IdentityRule>>,
 }
 
 /// Wanted state of a server.
@@ -91,7 +97,7 @@ pub(super) struct DeclaredKey {
 }
 
 /// Deserializes a field that differs from an absent one even if it is `null`.
-fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+pub(super) fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
 }
 
@@ -175,6 +181,14 @@ fn check(file: &mut File, env: &dyn Fn(&str) -> Option<String>) -> Result<(), St
             once(&mut names, &path, &key.name)?;
             check_key(&path, key)?;
         }
+        let rules = tenant.identity_rules.as_deref().unwrap_or_default();
+        IdentityRule::check_all(rules).map_err(|fault| format!("{path}.identity_{fault}"))?;
+    }
+    let mut names = HashSet::new();
+    for (at, issuer) in file.issuers.iter().flatten().enumerate() {
+        let path = format!("issuers[{at}]");
+        once(&mut names, &path, &issuer.name)?;
+        issuer.check(&path)?;
     }
     Ok(())
 }
@@ -275,6 +289,17 @@ mod tests {
                 "tenants[0].settings.rate_limit: ",
             ),
             ("tenants: [{name: a, keys: [{name: k, role: king}]}]".to_owned(), "tenants[0].keys[0].role: "),
+            (
+                "tenants: [{name: a, identity_rules: [{role: agent}, {role: admin}]}]".to_owned(),
+                "tenants[0].identity_rules[1].conditions: ",
+            ),
+            ("issuers: [{name: A, issuer: x}]".to_owned(), "issuers[0].name: must be"),
+            ("issuers: [{name: a}]".to_owned(), "issuers[0]: missing field `issuer`"),
+            ("issuers: [{name: a, issuer: x, secret: s3cret}]".to_owned(), "issuers[0].secret: "),
+            (
+                "issuers: [{name: a, issuer: x, tenants: [{value: v, tenant: t}]}]".to_owned(),
+                "issuers[0].tenants[0].claim: name it",
+            ),
             (
                 "tenants: [{name: a, keys: [{name: k, role: agent, expires_at: soon}]}]".to_owned(),
                 "tenants[0].keys[0].expires_at: ",

@@ -12,6 +12,7 @@ use super::super::output::text;
 use super::super::same_server::{has_url, header_names};
 use super::compare::{Changes, at, own_values};
 use super::file::{DeclaredKey, DeclaredServer, DeclaredTenant};
+use super::logins::rules_step;
 use super::step::{Mark, Step, StepRoom};
 use crate::domain::relay::Relay;
 use crate::domain::server_url::{ServerPlace, masked, without_query};
@@ -28,6 +29,8 @@ pub(super) struct ApplyPlan {
     pub(super) tenant: String,
     /// Steps in the order of execution. After a failure the rest is skipped.
     pub(super) steps: Vec<Step>,
+    /// Replacement of the identity rules, executed when the issuers are as the file says.
+    pub(super) rules: Option<Step>,
     /// Suspension of the tenant, executed last even if a step failed.
     pub(super) suspend: Option<Step>,
     /// Number of things that the file names: the tenant, its servers and its keys.
@@ -44,6 +47,13 @@ pub(super) struct Planner<'a> {
     pub(super) headers: PlannedHeaders,
 }
 
+impl ApplyPlan {
+    /// Returns all steps, in no order.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().chain(&self.rules).chain(&self.suspend)
+    }
+}
+
 impl Planner<'_> {
     /// Reads the state of the tenant, if it exists, and returns the plan.
     ///
@@ -53,12 +63,25 @@ impl Planner<'_> {
         let wanted = self.tenant;
         let name = wanted.name.clone();
         let things = 1 + wanted.servers.iter().flatten().count() + wanted.keys.iter().flatten().count();
-        let mut plan =
-            ApplyPlan { tenant: name, steps: Vec::new(), suspend: None, things, others: Vec::new() };
+        let mut plan = ApplyPlan {
+            tenant: name,
+            steps: Vec::new(),
+            rules: None,
+            suspend: None,
+            things,
+            others: Vec::new(),
+        };
         if exists {
             self.existing(&mut plan).await?;
         } else {
             self.new_tenant(&mut plan);
+        }
+        if let Some(rules) = &wanted.identity_rules {
+            let there = match exists {
+                true => self.client.get(&["identity", "rules"], &ApiQuery::default()).await?.json()?,
+                false => Value::Null,
+            };
+            plan.rules = rules_step(&wanted.name, rules, &there)?;
         }
         Ok(plan)
     }

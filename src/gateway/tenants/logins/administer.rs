@@ -17,6 +17,10 @@ use crate::store::{Issuer, IssuerAssignment, IssuerPatch, NewIssuer, RevisionKin
 const TEXT_BYTES_MAX: usize = 500;
 /// Most audiences of an issuer.
 const AUDIENCES_MAX: usize = 50;
+/// Most scopes that clients are told to ask for.
+const SCOPES_MAX: usize = 20;
+/// Longest scope, in bytes.
+const SCOPE_BYTES_MAX: usize = 200;
 /// Most assignments of an issuer.
 const ASSIGNMENTS_MAX: usize = 1000;
 /// Largest rules of a tenant, in bytes.
@@ -35,6 +39,8 @@ pub struct IssuerRequest {
     pub algorithms: Option<Vec<String>>,
     /// Accepted kinds of tokens; default all, and tokens that do not say theirs.
     pub token_types: Option<Option<Vec<String>>>,
+    /// Scopes that clients are told to ask the issuer for; default none.
+    pub advertised_scopes: Option<Vec<String>>,
     /// Claim that identifies a person; default `sub`.
     pub subject_claim: Option<Option<String>>,
     /// Claim that names a person.
@@ -65,6 +71,22 @@ fn text(field: &str, value: &str) -> Result<(), GatewayError> {
         GatewayError::invalid(field, message)
     };
     if good { Ok(()) } else { Err(wrong()) }
+}
+
+/// Checks the scopes that clients are told to ask for: scope tokens of RFC 6749.
+fn check_scopes(scopes: &[String]) -> Result<(), GatewayError> {
+    let is_char = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+    let is_scope =
+        |scope: &String| !scope.is_empty() && scope.len() <= SCOPE_BYTES_MAX && scope.bytes().all(is_char);
+    if scopes.len() > SCOPES_MAX || !scopes.iter().all(is_scope) {
+        let message = "advertised_scopes must be at most 20 scopes of 1 to 200 printable characters, without spaces, \" and \\";
+        return Err(GatewayError::invalid("advertised_scopes", message));
+    }
+    if scopes.iter().any(|scope| scope == "offline_access") {
+        let message = "offline_access is not for a gateway to ask for: clients do that themselves";
+        return Err(GatewayError::invalid("advertised_scopes", message));
+    }
+    Ok(())
 }
 
 fn issuer_error(error: StoreError) -> GatewayError {
@@ -114,6 +136,7 @@ impl Tenants {
             let message = format!("token_types must be null, or a list of: {}", TokenType::WORDS.join(", "));
             return Err(GatewayError::invalid("token_types", message));
         }
+        request.advertised_scopes.as_deref().map_or(Ok(()), check_scopes)?;
         self.check_host(request.host.as_ref().and_then(Option::as_deref))
     }
 
@@ -198,6 +221,7 @@ impl Tenants {
             audiences,
             algorithms: request.algorithms.unwrap_or_else(all),
             token_types: request.token_types.flatten(),
+            advertised_scopes: request.advertised_scopes.unwrap_or_default(),
             subject_claim: request.subject_claim.flatten().unwrap_or_else(|| "sub".to_owned()),
             owner_claim: request.owner_claim.flatten(),
             tenant_claim: request.tenant_claim.flatten(),
@@ -232,6 +256,7 @@ impl Tenants {
             audiences: request.audiences,
             algorithms: request.algorithms,
             token_types: request.token_types,
+            advertised_scopes: request.advertised_scopes,
             subject_claim: request.subject_claim.map(|claim| claim.unwrap_or_else(|| "sub".to_owned())),
             owner_claim: request.owner_claim,
             tenant_claim: request.tenant_claim,

@@ -31,6 +31,8 @@ pub(in crate::gateway) struct KnownIssuer {
     assignments: Vec<(String, String, NamedTenant)>,
     pub(super) audiences: Audiences,
     pub(super) algorithms: Vec<TokenAlgorithm>,
+    /// Scopes that clients are told to ask for.
+    pub(super) scopes: Vec<String>,
     /// Accepted kinds of tokens; `None` for all.
     pub(super) token_types: Option<Vec<TokenType>>,
     pub(super) subject_claim: String,
@@ -130,6 +132,7 @@ impl KnownIssuer {
             token_types: row.token_types.as_deref().map(known_types),
             tenant: row.for_tenant.map(|tenant| (TenantId(tenant), row.tenant)),
             assignments,
+            scopes: row.advertised_scopes,
             name: row.name,
             url: row.issuer,
             host: row.host,

@@ -3,8 +3,11 @@
 #[cfg(test)]
 mod fuzz;
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
+use super::book::KnownIssuer;
 use crate::domain::host::is_host;
 use crate::domain::identity::PublicUrl;
 use crate::gateway::tenants::Tenants;
@@ -31,21 +34,35 @@ impl Tenants {
         let named = path.strip_prefix(WELL_KNOWN)?;
         let endpoint = named.strip_prefix(base.path()).unwrap_or(named);
         let endpoint = ["/mcp", "/mcp/direct"].into_iter().find(|known| *known == endpoint)?;
-        let book = self.logins.book();
-        let mut issuers: Vec<_> =
-            book.all().filter(|issuer| is_listed(issuer.host.as_deref(), host)).collect();
-        if issuers.is_empty() {
-            return None;
-        }
-        // clients take the first entry: the host's own comes before those of all hosts
-        issuers.sort_by_key(|issuer| (issuer.host.is_none(), issuer.name.as_str()));
+        let issuers = self.issuers_at(host);
+        let first = issuers.first()?;
         let servers: Vec<&str> = issuers.iter().map(|issuer| issuer.url.as_str()).collect();
-        Some(json!({
+        let mut metadata = json!({
             "resource": format!("{}{endpoint}", base.as_str()),
             "authorization_servers": servers,
             "bearer_methods_supported": ["header"],
             "resource_name": "mcpproxy",
-        }))
+        });
+        if !first.scopes.is_empty() {
+            metadata["scopes_supported"] = json!(first.scopes);
+        }
+        Some(metadata)
+    }
+
+    /// Returns the scopes that clients of a host are told to ask for, separated by spaces; `None` for none.
+    pub fn scopes_at(&self, host: &str) -> Option<String> {
+        let issuers = self.issuers_at(host);
+        issuers.first().filter(|first| !first.scopes.is_empty()).map(|first| first.scopes.join(" "))
+    }
+
+    /// Returns the issuers in the metadata of a host. Clients take the first: the host's own come before those of all hosts.
+    fn issuers_at(&self, host: &str) -> Vec<Arc<KnownIssuer>> {
+        let book = self.logins.book();
+        let listed = book.all().filter(|issuer| is_listed(issuer.host.as_deref(), host));
+        let mut issuers: Vec<_> = listed.cloned().collect();
+        issuers
+            .sort_by(|one, other| (one.host.is_none(), &one.name).cmp(&(other.host.is_none(), &other.name)));
+        issuers
     }
 
     /// Returns the URL under which clients of a host reach the gateway: the public one, or that of an issuer's own host.
