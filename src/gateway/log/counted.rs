@@ -39,7 +39,7 @@ impl Log {
 
     /// Records the requests of people whose tokens are good, and who may not come in.
     fn record_refused_people(&self) {
-        for (of, requests) in self.tenants.logins.refused.take() {
+        for (of, requests) in self.tenants.refused.take() {
             let RefusedKey { tenant, identity, issuer, refusal } = of;
             let RefusedRequests { owner, first, count, addresses } = requests;
             let why = match refusal {

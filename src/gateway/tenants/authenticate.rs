@@ -11,7 +11,7 @@ use tokio::sync::SemaphorePermit;
 use super::Tenants;
 use super::live::LiveTenant;
 use super::live::access::{Access, Caller};
-use super::logins::{PersonRefusal, RefusedPerson};
+use super::refused::{PersonRefusal, RefusedPerson};
 use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
 use crate::domain::identity::is_token;
 use crate::domain::person::Person;

@@ -13,6 +13,7 @@ mod logins;
 mod memory;
 mod offered;
 mod policies;
+mod refused;
 mod strangers;
 mod suspension;
 mod tenancy;
@@ -31,15 +32,16 @@ pub use self::live::login::Login;
 pub use self::live::policies::{CallerPolicies, CompiledPolicy};
 pub use self::logins::{
     CLIENT_METADATA_PATH, FindingGrade, IssuerFinding, IssuerRequest, LoginAnswer, LoginBegun, LoginEnd,
-    LoginFault, PersonLogin, RefusedPerson, RulesView,
+    LoginFault, PersonLogin, RulesView,
 };
 pub use self::memory::{MEMORY_RETRY_AFTER_S, overloaded};
 pub use self::policies::PolicyView;
+pub use self::refused::RefusedPerson;
 pub use self::web_sessions::{ConsoleSession, ProviderSession, SessionCookie, SessionView};
 
 pub(in crate::gateway) use self::embedded::Embedded;
 pub(in crate::gateway) use self::limits::{Shed, Sheds};
-pub(in crate::gateway) use self::logins::{PersonRefusal, RefusedKey, RefusedRequests};
+pub(in crate::gateway) use self::refused::{PersonRefusal, RefusedKey, RefusedRequests};
 pub(in crate::gateway) use self::suspension::SuspendedRequests;
 pub(in crate::gateway) use self::uses::AuthFailures;
 
@@ -48,6 +50,7 @@ use std::time::Instant;
 
 use self::limits::RateLimits;
 use self::logins::Logins;
+use self::refused::RefusedPeople;
 use self::suspension::Suspensions;
 use self::tenancy::Tenancy;
 use self::uses::Uses;
@@ -73,6 +76,8 @@ pub struct Tenants {
     pub(super) suspensions: Suspensions,
     /// Counters of key uses and of requests without a valid key.
     pub(super) uses: Uses,
+    /// Requests of people who may not come in.
+    pub(super) refused: RefusedPeople,
     /// Issuers of tokens, and people who log in.
     pub(super) logins: Logins,
     /// Look-ups of sessions of the console.
@@ -88,6 +93,7 @@ impl Tenants {
             catalog: Catalogs::new(ground),
             live: Tenancy::new(options.key_lookups_max, options.reloads_max),
             limits: RateLimits::new(Instant::now()),
+            refused: RefusedPeople::default(),
             suspensions: Suspensions::default(),
             uses: Uses::default(),
             logins: Logins::new(&options.logins),

@@ -14,7 +14,6 @@ mod fetch;
 mod findings;
 mod metadata;
 mod people;
-mod refused;
 mod seen;
 mod turns;
 mod verify;
@@ -22,8 +21,6 @@ mod verify;
 pub use self::administer::{IssuerRequest, RulesView};
 pub use self::browser::{CLIENT_METADATA_PATH, LoginAnswer, LoginBegun, LoginEnd, LoginFault, PersonLogin};
 pub use self::findings::{FindingGrade, IssuerFinding};
-pub use self::refused::RefusedPerson;
-pub(in crate::gateway) use self::refused::{PersonRefusal, RefusedKey, RefusedPeople, RefusedRequests};
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,8 +53,6 @@ pub(in crate::gateway) struct Logins {
     verifying: VerifyTurns,
     /// Questions to the database about unknown keys, by issuer.
     asked: Mutex<HashMap<IssuerId, Asked>>,
-    /// Requests of people who may not come in.
-    pub(in crate::gateway) refused: RefusedPeople,
     /// People who were seen since the last write.
     pub(super) seen: SeenPeople,
 }
@@ -83,7 +78,6 @@ impl Logins {
             providers: Providers::default(),
             verifying: VerifyTurns::new((processors / 2).max(1)),
             asked: Mutex::default(),
-            refused: RefusedPeople::default(),
             seen: SeenPeople::default(),
         }
     }

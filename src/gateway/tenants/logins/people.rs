@@ -6,7 +6,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Map, Value};
 
 use super::book::KnownIssuer;
-use super::refused::RefusedPerson;
 use crate::domain::id::{IdentityId, KeyId};
 use crate::domain::identity::{IdentityRule, VerifiedToken, identity_id};
 use crate::domain::person::Person;
@@ -15,6 +14,7 @@ use crate::gateway::tenants::authenticate::AuthError;
 use crate::gateway::tenants::live::LiveTenant;
 use crate::gateway::tenants::live::access::{Access, Caller};
 use crate::gateway::tenants::live::login::Login;
+use crate::gateway::tenants::refused::RefusedPerson;
 
 /// Reason why a person's token is refused, whatever the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

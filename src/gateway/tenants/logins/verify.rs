@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 
 use super::book::KnownIssuer;
 use super::cache;
-use super::refused::RefusedPerson;
 use crate::domain::id::TenantId;
 use crate::domain::identity::{ClaimRules, KeyDigest, SplitToken, TokenFault, VerifiedToken};
 use crate::gateway::clock;
@@ -14,6 +13,7 @@ use crate::gateway::tenants::Tenants;
 use crate::gateway::tenants::authenticate::AuthError;
 use crate::gateway::tenants::live::LiveTenant;
 use crate::gateway::tenants::live::access::Caller;
+use crate::gateway::tenants::refused::RefusedPerson;
 use crate::store::StoreError;
 
 impl From<TokenFault> for AuthError {

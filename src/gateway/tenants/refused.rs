@@ -33,7 +33,7 @@ pub(in crate::gateway) enum PersonRefusal {
     NoRule,
 }
 
-/// What refused requests are counted by.
+/// Key by which refused requests are counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::gateway) struct RefusedKey {
     /// Tenant whose log has the record; the platform's for a person without a tenant.
@@ -102,7 +102,7 @@ impl Tenants {
         address: Option<IpAddr>,
     ) {
         self.uses.strangers.one();
-        self.logins.refused.count(person, refusal, address, clock::now());
+        self.refused.count(person, refusal, address, clock::now());
     }
 }
 
