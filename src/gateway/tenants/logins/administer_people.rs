@@ -52,8 +52,9 @@ impl Tenants {
     /// Blocks a person of an issuer by the subject, also one whom the tenant has not seen yet.
     ///
     /// # Errors
-    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] for an issuer that has no people of the tenant, for a subject
-    /// that no token has, or without a tenant, [`GatewayError::Limit`] for too many people, or [`GatewayError::Unavailable`].
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`] for an issuer that has no people of the tenant,
+    /// [`GatewayError::Invalid`] for a subject that no token has, or without a tenant, [`GatewayError::Limit`] for too many people,
+    /// or [`GatewayError::Unavailable`].
     pub async fn block_subject(
         &self,
         caller: &Caller,
@@ -61,16 +62,15 @@ impl Tenants {
     ) -> Result<(Identity, String), GatewayError> {
         caller.authorise(Action::ManageKeys)?;
         let tenant = caller.tenant()?.id;
+        let known = |book: &IssuerBook| {
+            book.all().find(|known| known.name == issuer && known.serves(tenant)).map(|known| known.id)
+        };
+        // an issuer of other tenants' people is none here
+        let issuer = known(&self.logins.book()).ok_or(GatewayError::NotFound("issuer"))?;
         if !is_subject(subject) {
             let message = "subject must be the claim that identifies a person: 1 to 255 bytes without control characters";
             return Err(GatewayError::invalid("subject", message));
         }
-        let known = |book: &IssuerBook| {
-            book.all().find(|known| known.name == issuer && known.serves(tenant)).map(|known| known.id)
-        };
-        let unknown =
-            || GatewayError::invalid("issuer", format!("no issuer '{issuer}' has people of this tenant"));
-        let issuer = known(&self.logins.book()).ok_or_else(unknown)?;
         let person = (identity_id(tenant, issuer, subject), issuer, subject);
         let row = self.store.block_subject(tenant, person).await;
         let row = row.map_err(|error| GatewayError::from_store(error, "identity"))?;
