@@ -114,7 +114,7 @@ pub async fn caller(
     };
     let caller = faces.gateway.tenants.authenticate(credential, presented.tenant).await;
     if let Err(error) = &caller {
-        faces.gateway.tenants.count_refusal(error, credential, address);
+        faces.gateway.tenants.count_refusal(error, Some(credential.text()), address);
     }
     caller
 }

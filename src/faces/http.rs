@@ -144,7 +144,7 @@ async fn let_in<F: Future<Output = Response>>(
         ) => true,
         Err(_) => faces.connections.not_authenticated(&peer.connection),
     });
-    let refuse = |error| {
+    let refuse = |error: &AuthError| {
         let host = host.unwrap_or_default();
         let tenants = &faces.gateway.tenants;
         let challenge = Challenge {
@@ -158,8 +158,8 @@ async fn let_in<F: Future<Output = Response>>(
     let caller = match called {
         Ok(caller) if has_room => caller,
         Ok(_) => return closing(auth::crowded(&id)),
-        Err(error) if has_room => return refuse(error),
-        Err(error) => return closing(refuse(error)),
+        Err(error) if has_room => return refuse(&error),
+        Err(error) => return closing(refuse(&error)),
     };
     let header = HeaderValue::from_str(&id).ok();
     let mut response = run(request, AdmittedRequest { caller, id: RequestId(id), address }).await;

@@ -149,7 +149,7 @@ impl VerifiedToken {
     ) -> Result<VerifiedToken, TokenFault> {
         let payload = id_token.split('.').nth(1).ok_or(TokenFault::Unverifiable("not a token"))?;
         let (payload, claims) = object(payload, "the payload is no JSON object with one reading")?;
-        let split = SplitToken::read_before(TokenAlgorithm::Es256, false, claims).with_payload(payload);
+        let split = SplitToken::read_before(TokenAlgorithm::Es256, None, claims).with_payload(payload);
         split.issued_by(rules)?;
         VerifiedToken::of_login(split, rules, [0; 32], ends_s)
     }

@@ -120,7 +120,7 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
             Ok(session) => Some(session),
             Err(AuthError::Unauthenticated | AuthError::TokenExpired) => None,
             Err(_) if is_open => None,
-            Err(error) => return Err(refused(error, id).into()),
+            Err(error) => return Err(refused(&error, id).into()),
         },
     };
     let form = match is_change {
@@ -154,13 +154,13 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
 }
 
 /// Returns the page for a session whose holder is not let in now.
-pub(super) fn refused(error: AuthError, id: &str) -> Response {
+pub(super) fn refused(error: &AuthError, id: &str) -> Response {
     let (status, title, text) = why(error);
     page::message(status, title, text, Some(id))
 }
 
 /// Returns status, title and text for a credential that was not accepted.
-pub(super) fn why(error: AuthError) -> (StatusCode, &'static str, &'static str) {
+pub(super) fn why(error: &AuthError) -> (StatusCode, &'static str, &'static str) {
     match error {
         AuthError::Suspended => (StatusCode::FORBIDDEN, "Not allowed", SUSPENDED),
         AuthError::Blocked(_) => (StatusCode::FORBIDDEN, "Not allowed", "This account is blocked here."),

@@ -76,11 +76,8 @@ pub(super) async fn submit(
     let caller = match tenants.authenticate(PresentedCredential::ApiKey(key), None).await {
         Ok(caller) => caller,
         Err(error) => {
-            match key.is_empty() {
-                true => tenants.count_auth_failure(None, visit.address),
-                false => tenants.count_refusal(&error, PresentedCredential::ApiKey(key), visit.address),
-            }
-            let (status, _, text) = why(error);
+            tenants.count_refusal(&error, Some(key).filter(|key| !key.is_empty()), visit.address);
+            let (status, _, text) = why(&error);
             let mut response = form(&faces, status, Some(text), back);
             let has_room =
                 visit.peer.as_ref().is_none_or(|peer| faces.connections.not_authenticated(&peer.connection));

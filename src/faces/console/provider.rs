@@ -33,7 +33,7 @@ pub(super) async fn begin(
 ) -> Response {
     let cookie = match session_cookie::value(&headers, session_cookie::FLOW) {
         Ok(cookie) => cookie,
-        Err(_) => return refused(LoginFault::Foreign, &visit),
+        Err(_) => return refused(&LoginFault::Foreign, &visit),
     };
     match faces.gateway.tenants.begin_login(cookie, &back_of(&uri)).await {
         Ok(begun) => {
@@ -42,7 +42,7 @@ pub(super) async fn begin(
             set_cookie(response.headers_mut(), cookie);
             response
         }
-        Err(fault) => refused(fault, &visit),
+        Err(fault) => refused(&fault, &visit),
     }
 }
 
@@ -116,12 +116,10 @@ async fn finish(
             page::render(StatusCode::OK, &ChoosePage { state: &state.cookie(), tenants: &tenants })
         }
         Err(fault) => {
-            if let LoginFault::Refused(error) = fault
-                && error.is_refusal()
-            {
-                faces.gateway.tenants.count_auth_failure(None, visit.address);
+            if let LoginFault::Refused(error) = &fault {
+                faces.gateway.tenants.count_refusal(error, None, visit.address);
             }
-            refused(fault, visit)
+            refused(&fault, visit)
         }
     }
 }
@@ -150,7 +148,7 @@ async fn begin_session(faces: &Arc<Faces>, visit: &Arc<Visit>, login: PersonLogi
 }
 
 /// Returns the page for a login that came to nothing. It repeats nothing of what the provider said.
-fn refused(fault: LoginFault, visit: &Visit) -> Response {
+fn refused(fault: &LoginFault, visit: &Visit) -> Response {
     let (status, title, text) = match fault {
         LoginFault::NotOffered => {
             (StatusCode::NOT_FOUND, "Nothing here", "No identity provider is set up for logins here.")

@@ -137,16 +137,11 @@ impl Tenants {
     }
 
     /// Counts a request that was refused: of a person whose token is good in the log of the tenant, else in the platform's.
-    pub fn count_refusal(
-        &self,
-        error: &AuthError,
-        credential: PresentedCredential<'_>,
-        address: Option<IpAddr>,
-    ) {
+    pub fn count_refusal(&self, error: &AuthError, presented: Option<&str>, address: Option<IpAddr>) {
         match error {
             AuthError::Blocked(person) => self.count_refused(person, PersonRefusal::Blocked, address),
             AuthError::NoRule(person) => self.count_refused(person, PersonRefusal::NoRule, address),
-            other if other.is_refusal() => self.count_auth_failure(Some(credential.text()), address),
+            other if other.is_refusal() => self.count_auth_failure(presented, address),
             _ => {}
         }
     }

@@ -280,24 +280,24 @@ impl Tenants {
         row: &WebSessionRow,
         hash: &[u8; 32],
     ) -> Result<(Arc<Caller>, ProviderSession), AuthError> {
-        let gone = AuthError::Unauthenticated;
-        let tenant = TenantId(row.for_tenant.ok_or(gone)?);
-        let issuer = IssuerId(row.issuer_id.ok_or(gone)?);
-        let (key_id, sealed) = (row.data_key_id.ok_or(gone)?, row.sealed.as_deref().ok_or(gone)?);
+        let gone = || AuthError::Unauthenticated;
+        let tenant = TenantId(row.for_tenant.ok_or_else(gone)?);
+        let issuer = IssuerId(row.issuer_id.ok_or_else(gone)?);
+        let (key_id, sealed) = (row.data_key_id.ok_or_else(gone)?, row.sealed.as_deref().ok_or_else(gone)?);
         let keys = self.store.data_keys(tenant).await.map_err(|error| {
             tracing::warn!(%error, %tenant, "the keys of a session could not be loaded");
             AuthError::Unavailable
         })?;
-        let key = open_data_key(&self.options.keyring, tenant, &keys, key_id).ok_or(gone)?;
+        let key = open_data_key(&self.options.keyring, tenant, &keys, key_id).ok_or_else(gone)?;
         let token =
-            seal::open(&key, Place::WebSession { tenant, session: hash }, sealed).map_err(|_| gone)?;
+            seal::open(&key, Place::WebSession { tenant, session: hash }, sealed).map_err(|_| gone())?;
         let id_token =
-            std::str::from_utf8(&token).map(|token| Zeroizing::new(token.to_owned())).map_err(|_| gone)?;
+            std::str::from_utf8(&token).map(|token| Zeroizing::new(token.to_owned())).map_err(|_| gone())?;
         let ends_s = row.expires_at.timestamp();
         let (caller, issuer) = self.person_of_session((issuer, tenant), &id_token, ends_s).await?;
         // the entry may take the subject from another claim by now
         if caller.key != Some(KeyId(row.principal_id)) {
-            return Err(gone);
+            return Err(gone());
         }
         Ok((caller, ProviderSession { issuer, logout_url: row.logout_url.clone(), id_token }))
     }

@@ -33,7 +33,7 @@ pub const CLIENT_METADATA_PATH: &str = "/oauth/client.json";
 const CALLBACK_PATH: &str = "/oauth/callback";
 
 /// Reason why a login by browser came to nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginFault {
     /// No provider is configured, or its issuer is not known.
     NotOffered,
