@@ -16,6 +16,8 @@ create table web_logins (
     expires_at   timestamptz not null
 );
 create index web_logins_expires on web_logins (expires_at);
+create index web_logins_created on web_logins (created_at);
+create index web_logins_browser on web_logins (browser_hash, created_at);
 
 alter table web_logins enable row level security;
 alter table web_logins force row level security;

@@ -187,9 +187,9 @@ pub(super) fn why(error: &AuthError) -> (StatusCode, &'static str, &'static str)
     }
 }
 
-/// Returns the visit of a request that passed the gate.
-pub(super) fn session_of(visit: &Visit) -> Result<&ConsoleSession, Response> {
-    visit.session.as_ref().ok_or_else(|| Redirect::to(LOGIN).into_response())
+/// Returns the response to a visitor who is not logged in.
+pub(super) fn to_login() -> Response {
+    Redirect::to(LOGIN).into_response()
 }
 
 /// Adds a `Set-Cookie`.

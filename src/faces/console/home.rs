@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use http::StatusCode;
 use uuid::Uuid;
 
-use super::gate::{Visit, session_of};
+use super::gate::{Visit, to_login};
 use super::login::failed;
 use super::{HOME, page, record};
 use crate::domain::web_session::SessionKind;
@@ -49,10 +49,7 @@ pub(super) async fn show(
     State(faces): State<Arc<Faces>>,
     Extension(visit): Extension<Arc<Visit>>,
 ) -> Response {
-    let session = match session_of(&visit) {
-        Ok(session) => session,
-        Err(response) => return response,
-    };
+    let Some(session) = &visit.session else { return to_login() };
     let caller = &session.caller;
     let sessions = match faces.gateway.tenants.web_sessions_of(caller).await {
         Ok(sessions) => sessions,
@@ -91,10 +88,7 @@ pub(super) async fn end_session(
     Extension(visit): Extension<Arc<Visit>>,
     Path(id): Path<String>,
 ) -> Response {
-    let session = match session_of(&visit) {
-        Ok(session) => session,
-        Err(response) => return response,
-    };
+    let Some(session) = &visit.session else { return to_login() };
     let Ok(id) = Uuid::try_parse(&id) else { return failed(&GatewayError::NotFound("session"), &visit) };
     let end = {
         let (tenants, caller) = (Arc::clone(&faces.gateway.tenants), Arc::clone(&session.caller));

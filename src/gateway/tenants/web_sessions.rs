@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use url::Url;
 use uuid::Uuid;
@@ -210,6 +210,12 @@ impl Tenants {
         Ok(ConsoleSession { caller: self.admitted(session.caller)?, ..session })
     }
 
+    /// Returns a permit for work at the database that a browser causes before anybody knows whose it is.
+    pub(super) async fn stranger_permit(&self) -> Result<SemaphorePermit<'_>, AuthError> {
+        let permit = timeout(LOOKUP_WAIT_MAX, self.web_sessions.lookups.acquire()).await;
+        permit.ok().and_then(Result::ok).ok_or(AuthError::Unavailable)
+    }
+
     /// Returns the session of a cookie, whose caller is not admitted yet.
     pub(super) async fn session_of_cookie(
         self: &Arc<Self>,
@@ -217,8 +223,7 @@ impl Tenants {
         tenant: Option<&str>,
     ) -> Result<ConsoleSession, AuthError> {
         let secret = CookieSecret::read(cookie).ok_or(AuthError::Unauthenticated)?;
-        let permit = timeout(LOOKUP_WAIT_MAX, self.web_sessions.lookups.acquire()).await;
-        let permit = permit.ok().and_then(Result::ok).ok_or(AuthError::Unavailable)?;
+        let permit = self.stranger_permit().await?;
         let row = self.store.web_session(&secret.hash(), RULES).await;
         drop(permit);
         let row = row.map_err(|error| {

@@ -73,6 +73,7 @@ impl Tenants {
             return_to: return_to.to_owned(),
             keep_s: options.keep.as_secs_f64(),
         };
+        let _permit = self.stranger_permit().await?;
         self.store.begin_web_login(&new).await.map_err(|error| {
             tracing::warn!(%error, "a login could not be stored");
             LoginFault::Unavailable

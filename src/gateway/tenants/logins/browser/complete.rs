@@ -83,7 +83,7 @@ pub(in crate::gateway::tenants) struct Identified {
     pub(in crate::gateway::tenants) logout_url: Option<String>,
 }
 
-fn unavailable(error: StoreError) -> LoginFault {
+fn unavailable(error: &StoreError) -> LoginFault {
     tracing::warn!(%error, "a login could not be completed");
     LoginFault::Unavailable
 }
@@ -101,7 +101,11 @@ impl Tenants {
         let (options, _) = self.login_issuer()?;
         let browser = browser.and_then(CookieSecret::read).ok_or(LoginFault::Foreign)?;
         let state = answer.state.and_then(CookieSecret::read).ok_or(LoginFault::Foreign)?;
-        let begun = self.store.web_login(&state.hash(), &browser.hash()).await.map_err(unavailable)?;
+        let begun = self
+            .store
+            .web_login(&state.hash(), &browser.hash())
+            .await
+            .map_err(|error| unavailable(&error))?;
         let begun = begun.ok_or(LoginFault::Foreign)?;
         let issuer = self.logins.book().by_id(IssuerId(begun.issuer_id)).cloned();
         let issuer = issuer.ok_or(LoginFault::NotOffered)?;
@@ -113,7 +117,12 @@ impl Tenants {
         if !is_own {
             return Err(LoginFault::Foreign);
         }
-        if !self.store.take_web_login(&state.hash(), &browser.hash()).await.map_err(unavailable)? {
+        if !self
+            .store
+            .take_web_login(&state.hash(), &browser.hash())
+            .await
+            .map_err(|error| unavailable(&error))?
+        {
             return Err(LoginFault::Foreign);
         }
         if answer.is_error {
@@ -213,7 +222,7 @@ impl Tenants {
                     return_to,
                     keep_s: options.keep.as_secs_f64(),
                 };
-                self.store.begin_web_login(&new).await.map_err(unavailable)?;
+                self.store.begin_web_login(&new).await.map_err(|error| unavailable(&error))?;
                 Ok(LoginEnd::Choose { state, tenants: tenants.into_iter().map(|(_, name)| name).collect() })
             }
         }
@@ -232,7 +241,11 @@ impl Tenants {
         let (options, _) = self.login_issuer()?;
         let browser = browser.and_then(CookieSecret::read).ok_or(LoginFault::Foreign)?;
         let state = CookieSecret::read(state).ok_or(LoginFault::Foreign)?;
-        let begun = self.store.web_login(&state.hash(), &browser.hash()).await.map_err(unavailable)?;
+        let begun = self
+            .store
+            .web_login(&state.hash(), &browser.hash())
+            .await
+            .map_err(|error| unavailable(&error))?;
         let WebLogin { issuer_id, sealed, return_to, .. } = begun.ok_or(LoginFault::Foreign)?;
         let text = open_login(options, &state, &sealed)?;
         // a login that has not come back yet has no ID token
@@ -242,7 +255,12 @@ impl Tenants {
         let claims = person.claims();
         let tenant = issuer.tenants_of(&claims).into_iter().find(|(_, own)| *own == name).map(|(id, _)| id);
         let tenant = tenant.ok_or(LoginFault::Foreign)?;
-        if !self.store.take_web_login(&state.hash(), &browser.hash()).await.map_err(unavailable)? {
+        if !self
+            .store
+            .take_web_login(&state.hash(), &browser.hash())
+            .await
+            .map_err(|error| unavailable(&error))?
+        {
             return Err(LoginFault::Foreign);
         }
         self.person_in(tenant, &issuer, identified, return_to).await
