@@ -186,7 +186,7 @@ mod tests {
     fn split(claims: Value) -> SplitToken<'static> {
         let Value::Object(claims) = claims else { panic!("claims are an object") };
         let payload = serde_json::to_string(&claims).unwrap();
-        SplitToken::read_before(TokenAlgorithm::Es256, false, claims).with_payload(payload)
+        SplitToken::read_before(TokenAlgorithm::Es256, None, claims).with_payload(payload)
     }
 
     fn with(mut claims: Value, change: &Value) -> Value {
@@ -198,6 +198,7 @@ mod tests {
     fn rules(audiences: &Audiences) -> ClaimRules<'_> {
         ClaimRules {
             issuer: "https://idp.example",
+            token_types: None,
             audiences,
             subject_claim: "oid",
             owner_claim: None,

@@ -43,8 +43,8 @@ impl Tenants {
             "bearer_methods_supported": ["header"],
             "resource_name": "mcpproxy",
         });
-        if !first.scopes.is_empty() {
-            metadata["scopes_supported"] = json!(first.scopes);
+        if let Some(members) = metadata.as_object_mut().filter(|_| !first.scopes.is_empty()) {
+            members.insert("scopes_supported".to_owned(), json!(first.scopes));
         }
         Some(metadata)
     }
