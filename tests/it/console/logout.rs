@@ -45,7 +45,7 @@ async fn notify(stage: &Stage, notice: &str) -> Answer {
     provider.send(request).await
 }
 
-fn notice(idp: &Idp, typ: &str, change: Value) -> String {
+fn notice(idp: &Idp, typ: &str, change: &Value) -> String {
     let mut claims = json!({
         "iss": idp.url, "aud": CLIENT, "iat": now_s(), "exp": now_s() + 120, "jti": "j1", "sub": "u1",
         "events": {EVENT: {}},
@@ -85,7 +85,7 @@ async fn a_notice_of_the_provider_ends_the_sessions_that_it_names() {
         ("expired", "logout+jwt", json!({"exp": now_s() - 90})),
         ("nobody", "logout+jwt", json!({"sub": null})),
     ] {
-        assert_eq!(notify(&stage, &notice(&idp, typ, change)).await.status, 400, "{why}");
+        assert_eq!(notify(&stage, &notice(&idp, typ, &change)).await.status, 400, "{why}");
     }
     let foreign = Idp::start().await;
     let forged = foreign.sign_as(
@@ -96,17 +96,17 @@ async fn a_notice_of_the_provider_ends_the_sessions_that_it_names() {
     assert_eq!((one.get("/console").await.status, two.get("/console").await.status), (200, 200));
 
     // one session, then all of the person; nobody else's
-    notify(&stage, &notice(&idp, "logout+jwt", json!({"sid": "s1"}))).await.expect(200);
+    notify(&stage, &notice(&idp, "logout+jwt", &json!({"sid": "s1"}))).await.expect(200);
     let at_other = |who: &Visitor| who.at(&other);
     settle(303, Duration::from_secs(1), || async { at_other(&one).get("/console").await.status }).await;
     assert_eq!(two.get("/console").await.status, 200);
-    notify(&stage, &notice(&idp, "logout+jwt", json!({"sid": "s2", "sub": "u2"}))).await.expect(200);
+    notify(&stage, &notice(&idp, "logout+jwt", &json!({"sid": "s2", "sub": "u2"}))).await.expect(200);
     assert_eq!(two.get("/console").await.status, 200, "a session of somebody else");
-    notify(&stage, &notice(&idp, "logout+jwt", json!({}))).await.expect(200);
+    notify(&stage, &notice(&idp, "logout+jwt", &json!({}))).await.expect(200);
     assert_eq!((two.get("/console").await.status, at_other(&two).get("/console").await.status), (303, 303));
     assert_eq!((stranger.get("/console").await.status, by_key.get("/console").await.status), (200, 200));
     // a notice from before a login does not end it
     let again = logged_in(&stage, &idp, "u1", "s4").await;
-    notify(&stage, &notice(&idp, "logout+jwt", json!({"iat": now_s() - 200}))).await.expect(200);
+    notify(&stage, &notice(&idp, "logout+jwt", &json!({"iat": now_s() - 200}))).await.expect(200);
     assert_eq!(again.get("/console").await.status, 200);
 }

@@ -59,6 +59,9 @@ impl SigningKey {
     }
 }
 
+/// Form that came to the token endpoint, with the header `Authorization`.
+pub type TokenForm = (HashMap<String, String>, Option<String>);
+
 struct Shared {
     url: Mutex<String>,
     /// Issuer that the metadata names, instead of the provider's own.
@@ -70,7 +73,7 @@ struct Shared {
     /// Logins by code: the parameters of their begin.
     codes: Mutex<HashMap<String, HashMap<String, String>>>,
     /// Forms that came to the token endpoint, with the header `Authorization`.
-    exchanges: Mutex<Vec<(HashMap<String, String>, Option<String>)>>,
+    exchanges: Mutex<Vec<TokenForm>>,
     /// ID tokens that were issued.
     id_tokens: Mutex<Vec<String>>,
 }
@@ -158,7 +161,7 @@ impl Idp {
     }
 
     /// Forms that came to the token endpoint, with the header `Authorization`.
-    pub fn exchanges(&self) -> Vec<(HashMap<String, String>, Option<String>)> {
+    pub fn exchanges(&self) -> Vec<TokenForm> {
         self.shared.exchanges.lock().unwrap().clone()
     }
 
