@@ -27,6 +27,7 @@ mod hostile;
     dead_code,
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "the provider of the integration tests, where such things are allowed"
 )]
 mod idp;
