@@ -67,6 +67,9 @@ pub(super) fn is_own_origin(faces: &Faces, origin: &str, host: Option<&str>) -> 
 fn is_own(origin: &str, host: &str, public: Option<&PublicUrl>) -> bool {
     let is_at = |scheme: &str, authority: &str| {
         let rest = origin.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://"));
+        // browsers leave the scheme's own port out, and some proxies write it into Host
+        let own_port = if scheme == "https" { ":443" } else { ":80" };
+        let authority = authority.strip_suffix(own_port).unwrap_or(authority);
         !authority.is_empty() && rest.is_some_and(|rest| rest.eq_ignore_ascii_case(authority))
     };
     public.is_some_and(|public| is_at(public.scheme(), public.authority()))
@@ -90,6 +93,9 @@ mod tests {
             ("http://127.0.0.1:8080", "127.0.0.1:8080", Some(&local), true),
             ("http://127.0.0.1:8080", "127.0.0.1:8080", None, true),
             ("https://GW.example", "gw.EXAMPLE", None, true),
+            ("https://gw.example", "gw.example:443", None, true),
+            ("http://gw.example", "gw.example:443", None, false),
+            ("http://gw.example", "gw.example:80", None, true),
             ("http://127.0.0.1:8081", "127.0.0.1:8080", None, false),
             ("http://127.0.0.1", "127.0.0.1:8080", None, false),
             ("https://gw.example.evil.example", "gw.example", Some(&public), false),

@@ -19,8 +19,10 @@ const CSRF: &str = "X-CSRF-Token";
 /// # Errors
 /// [`HeaderFault`] if there are several: readers of the first and of the last would serve different people.
 pub(super) fn value<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, HeaderFault> {
-    let pairs = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let pairs = pairs.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
+    // other programs of the host may have cookies that are no text
+    let pairs =
+        headers.get_all(header::COOKIE).iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    let pairs = pairs.filter_map(|pair| std::str::from_utf8(pair).ok()?.split_once('='));
     let mut values = pairs.filter(|(own, _)| own.trim() == name).map(|(_, value)| value.trim());
     let first = values.next();
     if values.next().is_some() {

@@ -270,7 +270,8 @@ impl Store {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let done = sqlx::query(
             "delete from web_sessions where issuer_id = $1 and ($2::text is not null or $3::text is not null)
-               and ($2 is null or subject = $2) and ($3 is null or sid = $3) and created_at <= $4",
+               and ($2 is null or subject = $2)
+               and ($3 is null or sid = $3 or (sid is null and $2 is not null)) and created_at <= $4",
         )
         .bind(issuer.0)
         .bind(sub)

@@ -39,7 +39,7 @@ fn set_of(keys: &[&TestKey]) -> Value {
     json!({"keys": keys.iter().map(|key| key.jwk()).collect::<Vec<_>>()})
 }
 
-/// Nothing is accepted that the provider's key did not sign, to the byte.
+/// A token is accepted only if the provider's key signed it, to the byte.
 #[test]
 fn tokens() {
     let (key, foreign) = (TestKey::ed25519("a"), TestKey::ed25519("a"));

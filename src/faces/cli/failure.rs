@@ -17,7 +17,7 @@ pub enum Failure {
     /// A check, a limit or the current state forbids the command; exit code 3.
     #[error("{0}")]
     Refused(String),
-    /// What the command names is not there; exit code 3.
+    /// The thing that the command names is not there; exit code 3.
     #[error("{0}")]
     NotFound(String),
     /// A person must approve first; exit code 4.

@@ -210,7 +210,7 @@ async fn rotate(client: &ApiClient, key: &str, overlap: &str, output: Output) ->
 enum NamedKeys {
     All,
     Working,
-    /// Those that work and have no successor that works.
+    /// Keys that work and have no successor that works.
     Unreplaced,
 }
 

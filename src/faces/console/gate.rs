@@ -120,7 +120,10 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
             Ok(session) => Some(session),
             Err(AuthError::Unauthenticated | AuthError::TokenExpired) => None,
             Err(_) if is_open => None,
-            Err(error) => return Err(refused(&error, id).into()),
+            Err(error) => {
+                faces.gateway.tenants.count_refusal(&error, Some(cookie), address);
+                return Err(refused(&error, id).into());
+            }
         },
     };
     let form = match is_change {
@@ -156,7 +159,7 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
 /// Returns the page for a session whose holder is not let in now.
 pub(super) fn refused(error: &AuthError, id: &str) -> Response {
     let (status, title, text) = why(error);
-    page::message(status, title, text, Some(id))
+    page::not_let_in(status, title, text, Some(id))
 }
 
 /// Returns status, title and text for a credential that was not accepted.

@@ -55,3 +55,9 @@ pub(super) fn message(status: StatusCode, title: &str, text: &str, request_id: O
     let page = MessagePage { title, text, href: super::HOME, link: "To the console", request_id };
     render(status, &page)
 }
+
+/// Returns a page that says why a visitor is not let in, with a link to another login.
+pub(super) fn not_let_in(status: StatusCode, title: &str, text: &str, request_id: Option<&str>) -> Response {
+    let page = MessagePage { title, text, href: super::LOGIN, link: "Log in as somebody else", request_id };
+    render(status, &page)
+}

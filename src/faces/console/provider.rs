@@ -35,7 +35,7 @@ pub(super) async fn begin(
         Ok(cookie) => cookie,
         Err(_) => return refused(&LoginFault::Foreign, &visit),
     };
-    match faces.gateway.tenants.begin_login(cookie, &back_of(&uri)).await {
+    match faces.gateway.tenants.begin_login((cookie, visit.address), &back_of(&uri)).await {
         Ok(begun) => {
             let mut response = Redirect::to(&begun.url).into_response();
             let cookie = session_cookie::set_for(session_cookie::FLOW, &begun.browser.cookie(), begun.keep);
@@ -140,7 +140,6 @@ async fn begin_session(faces: &Arc<Faces>, visit: &Arc<Visit>, login: PersonLogi
             let mut response = Redirect::to(&back).into_response();
             let cookie = session_cookie::set(session_cookie::SESSION, &session.secret.cookie());
             set_cookie(response.headers_mut(), cookie);
-            set_cookie(response.headers_mut(), session_cookie::unset(session_cookie::FLOW));
             response
         }
         Err(error) => failed(&error, visit),

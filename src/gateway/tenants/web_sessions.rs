@@ -35,8 +35,12 @@ const RULES: WebSessionRules = WebSessionRules {
     lifetime: SESSION_LIFETIME,
     per_principal_max: 50,
 };
-/// Most look-ups of sessions at the same time, so that cookies of nobody leave connections for others.
-const LOOKUPS_MAX: usize = 8;
+/// Most look-ups of sessions at the same time: cookies of nobody leave connections to the database for others.
+const LOOKUPS_MAX: usize = 3;
+/// Most begins and ends of logins at the same time, which wait for no look-up.
+const LOGINS_MAX: usize = 2;
+/// Longest ID token that a logout sends along, in bytes.
+const HINT_BYTES_MAX: usize = 2048;
 /// Longest wait for a look-up.
 const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -44,11 +48,12 @@ const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct WebSessions {
     lookups: Semaphore,
+    logins: Semaphore,
 }
 
 impl Default for WebSessions {
     fn default() -> WebSessions {
-        WebSessions { lookups: Semaphore::new(LOOKUPS_MAX) }
+        WebSessions { lookups: Semaphore::new(LOOKUPS_MAX), logins: Semaphore::new(LOGINS_MAX) }
     }
 }
 
@@ -119,6 +124,11 @@ fn failed(error: StoreError) -> GatewayError {
     GatewayError::from_store(error, "session")
 }
 
+async fn permit_of(semaphore: &Semaphore) -> Result<SemaphorePermit<'_>, AuthError> {
+    let permit = timeout(LOOKUP_WAIT_MAX, semaphore.acquire()).await;
+    permit.ok().and_then(Result::ok).ok_or(AuthError::Unavailable)
+}
+
 impl Tenants {
     /// Begins a session of the holder of an API key, or of the bootstrap key.
     ///
@@ -183,13 +193,14 @@ impl Tenants {
     pub fn provider_logout(&self, session: &ConsoleSession) -> Option<String> {
         let (options, provider) = (self.options.logins.browser.as_ref()?, session.provider.as_ref()?);
         let mut url = Url::parse(provider.logout_url.as_deref()?).ok()?;
-        url.query_pairs_mut()
-            .append_pair("id_token_hint", &provider.id_token)
-            .append_pair("client_id", &options.client_id)
-            .append_pair(
-                "post_logout_redirect_uri",
-                &format!("{}/console/login", options.public_url.as_str()),
-            );
+        // proxies refuse large response headers
+        if provider.id_token.len() <= HINT_BYTES_MAX {
+            url.query_pairs_mut().append_pair("id_token_hint", &provider.id_token);
+        }
+        url.query_pairs_mut().append_pair("client_id", &options.client_id).append_pair(
+            "post_logout_redirect_uri",
+            &format!("{}/console/login", options.public_url.as_str()),
+        );
         Some(url.into())
     }
 
@@ -210,10 +221,9 @@ impl Tenants {
         Ok(ConsoleSession { caller: self.admitted(session.caller)?, ..session })
     }
 
-    /// Returns a permit for work at the database that a browser causes before anybody knows whose it is.
+    /// Returns a permit for work at the database that a login causes before anybody knows whose it is.
     pub(super) async fn stranger_permit(&self) -> Result<SemaphorePermit<'_>, AuthError> {
-        let permit = timeout(LOOKUP_WAIT_MAX, self.web_sessions.lookups.acquire()).await;
-        permit.ok().and_then(Result::ok).ok_or(AuthError::Unavailable)
+        permit_of(&self.web_sessions.logins).await
     }
 
     /// Returns the session of a cookie, whose caller is not admitted yet.
@@ -223,7 +233,7 @@ impl Tenants {
         tenant: Option<&str>,
     ) -> Result<ConsoleSession, AuthError> {
         let secret = CookieSecret::read(cookie).ok_or(AuthError::Unauthenticated)?;
-        let permit = self.stranger_permit().await?;
+        let permit = permit_of(&self.web_sessions.lookups).await?;
         let row = self.store.web_session(&secret.hash(), RULES).await;
         drop(permit);
         let row = row.map_err(|error| {
@@ -249,11 +259,7 @@ impl Tenants {
                 })
             }
         };
-        if caller.as_ref().is_err_and(|error| *error == AuthError::Unauthenticated)
-            && let Err(error) = self.store.end_web_session(&secret.hash()).await
-        {
-            tracing::warn!(%error, "a session that is not valid any more could not be deleted");
-        }
+        // the row stays until its end: another replica may know what this one does not know yet
         let WebSessionRow { id, created_at, expires_at, .. } = row;
         Ok(ConsoleSession { id, caller: caller?, kind, provider, created_at, expires_at })
     }

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, USER_AGENT};
 use http::{Method, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use tokio::time::timeout;
 use url::form_urlencoded;
 use zeroize::Zeroizing;
@@ -70,12 +70,21 @@ pub struct TokenAnswer {
     pub id_token: Option<Zeroizing<String>>,
     /// Refresh token; `None` without one.
     pub refresh_token: Option<Zeroizing<String>>,
-    /// Lifetime of the access token in seconds; `None` if the provider does not say.
+    /// Lifetime of the access token in seconds; `None` if the provider does not say. Some write it as a text.
+    #[serde(default, deserialize_with = "seconds")]
     pub expires_in: Option<f64>,
     /// Scopes of the access token; `None` if they are those that were asked for.
     pub scope: Option<String>,
     /// Type of the access token.
     pub token_type: Option<String>,
+}
+
+fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    Ok(match Option::<serde_json::Value>::deserialize(deserializer)? {
+        Some(serde_json::Value::String(text)) => text.parse().ok(),
+        Some(other) => other.as_f64(),
+        None => None,
+    })
 }
 
 impl fmt::Debug for TokenAnswer {
@@ -206,6 +215,8 @@ mod tests {
     #[test]
     fn answers_are_read_and_never_repeated() {
         let good = read(StatusCode::OK, br#"{"access_token":"s3cret","id_token":"a.b.c","expires_in":3600}"#);
+        let odd = read(StatusCode::OK, br#"{"id_token":"a.b.c","expires_in":"3600"}"#);
+        assert_eq!(odd.unwrap().expires_in, Some(3600.0));
         let good = good.unwrap();
         assert_eq!(good.id_token.as_ref().map(|token| token.as_str()), Some("a.b.c"));
         assert!(!format!("{good:?}").contains("s3cret"));

@@ -43,7 +43,8 @@ async fn a_person_logs_in_and_is_the_person_of_a_token() {
     let answer = visitor.get(&back).await;
     assert_eq!((answer.status, answer.header("location")), (303, "/console?x=1"), "{answer:?}");
     let session = visitor.cookie(SESSION).unwrap();
-    assert!(visitor.cookie(FLOW).unwrap_or_default().is_empty());
+    // other tabs of the browser may be at the provider still
+    assert!(visitor.cookie(FLOW).is_some());
     let (form, header) = idp.exchanges().remove(0);
     assert_eq!(
         (form["grant_type"].as_str(), form["client_id"].as_str(), header),
@@ -188,7 +189,7 @@ async fn an_id_token_must_be_of_this_login() {
 #[tokio::test]
 async fn a_provider_without_pkce_or_of_another_name_is_not_used() {
     for metadata in [
-        json!({"code_challenge_methods_supported": null}),
+        json!({"code_challenge_methods_supported": []}),
         json!({"code_challenge_methods_supported": ["plain"]}),
         json!({"issuer": "https://evil.example"}),
         json!({"token_endpoint": "http://10.0.0.1/token"}),

@@ -236,7 +236,7 @@ async fn a_body_that_comes_slowly_is_part_of_both() {
     let meta = json!({"_meta": {"traceparent": asked.next()}});
     let whole = json!({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": meta}).to_string();
     let (first, rest) = whole.split_at(20);
-    let parts = [(first.to_owned(), Duration::ZERO), (rest.to_owned(), Duration::from_millis(300))];
+    let parts = [(first.to_owned(), Duration::ZERO), (rest.to_owned(), Duration::from_millis(400))];
     let slowly = futures_util::stream::iter(parts).then(|(part, after)| async move {
         tokio::time::sleep(after).await;
         Ok::<_, std::io::Error>(part)
@@ -244,5 +244,6 @@ async fn a_body_that_comes_slowly_is_part_of_both() {
     let request = client.http(reqwest::Method::POST).header("Content-Type", "application/json");
     let (said, took_s) = asked.timed(&client, request.body(reqwest::Body::wrap_stream(slowly))).await;
     assert_eq!(said, ["", "", "ping", "", ""]);
+    // the gateway may have seen the head a little after the pause began
     assert!(took_s >= 0.3, "{took_s}");
 }

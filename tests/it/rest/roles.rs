@@ -54,6 +54,7 @@ const DOORS: &[(&str, &str, &[&str])] = &[
     ("GET", "/identity/rules", MANAGE),
     ("PUT", "/identity/rules", MANAGE),
     ("GET", "/identities", MANAGE),
+    ("POST", "/identities/block", MANAGE),
     ("POST", "/identities/{id}/block", MANAGE),
     ("POST", "/identities/{id}/unblock", MANAGE),
     ("GET", "/policy", SEE_POLICIES),
@@ -119,6 +120,7 @@ const DOORS: &[(&str, &str, &[&str])] = &[
 fn body(method: &str, path: &str) -> Option<Value> {
     Some(match (method, path) {
         ("POST", "/tenants") => json!({"name": "new"}),
+        ("POST", "/identities/block") => json!({"issuer": "corp", "subject": "nobody"}),
         ("PATCH", "/tenants/{name}") => json!({"quotas": {"keys": 100}}),
         ("POST", "/keys") => json!({"role": "agent"}),
         ("PATCH", "/keys/{id}") => json!({"name": "x"}),

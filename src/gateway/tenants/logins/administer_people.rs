@@ -42,7 +42,9 @@ impl Tenants {
         caller.authorise(Action::ManageKeys)?;
         let tenant = caller.tenant()?.id;
         // who called a moment ago is known here before the block
-        self.note_people().await.map_err(|error| GatewayError::from_store(error, "identity"))?;
+        if let Err(error) = self.note_people().await {
+            tracing::warn!(%error, "people who were seen could not all be written before a block");
+        }
         let row = self.store.block_identity(tenant, identity, is_blocked).await;
         let row = row.map_err(|error| GatewayError::from_store(error, "identity"))?;
         self.refresh(tenant, RevisionKind::Access).await;

@@ -31,7 +31,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use self::book::IssuerBook;
-use self::browser::Providers;
+use self::browser::{Begins, Providers};
 use self::cache::TokenCache;
 use self::seen::SeenPeople;
 use self::turns::VerifyTurns;
@@ -49,6 +49,8 @@ pub(in crate::gateway) struct Logins {
     tokens: TokenCache,
     /// Metadata of providers, for logins by browser.
     providers: Providers,
+    /// Logins by browser that began a short time ago.
+    begins: Begins,
     /// Turns to verify signatures.
     verifying: VerifyTurns,
     /// Questions to the database about unknown keys, by issuer.
@@ -76,6 +78,7 @@ impl Logins {
             confirmed_at: RwLock::default(),
             tokens: TokenCache::new(options.tokens_max),
             providers: Providers::default(),
+            begins: Begins::default(),
             verifying: VerifyTurns::new((processors / 2).max(1)),
             asked: Mutex::default(),
             seen: SeenPeople::default(),

@@ -1,5 +1,6 @@
 //! Begin of a login: the URL that the browser is sent to.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use base64::Engine;
@@ -52,10 +53,14 @@ impl Tenants {
     /// [`LoginFault::NotOffered`], [`LoginFault::Provider`] or [`LoginFault::Unavailable`].
     pub async fn begin_login(
         &self,
-        browser: Option<&str>,
+        (browser, address): (Option<&str>, Option<IpAddr>),
         return_to: &str,
     ) -> Result<LoginBegun, LoginFault> {
         let (options, issuer) = self.login_issuer()?;
+        if !self.logins.begins.may_begin(address) {
+            tracing::warn!(?address, "too many logins begin at one client address");
+            return Err(LoginFault::Unavailable);
+        }
         let provider = self.provider(&issuer).await?;
         let browser = match browser.and_then(CookieSecret::read) {
             Some(browser) => browser,

@@ -98,17 +98,16 @@ impl Tenants {
         browser: Option<&str>,
         answer: LoginAnswer<'_>,
     ) -> Result<LoginEnd, LoginFault> {
-        let (options, _) = self.login_issuer()?;
+        let (options, offered) = self.login_issuer()?;
         let browser = browser.and_then(CookieSecret::read).ok_or(LoginFault::Foreign)?;
         let state = answer.state.and_then(CookieSecret::read).ok_or(LoginFault::Foreign)?;
-        let begun = self
-            .store
-            .web_login(&state.hash(), &browser.hash())
-            .await
-            .map_err(|error| unavailable(&error))?;
-        let begun = begun.ok_or(LoginFault::Foreign)?;
-        let issuer = self.logins.book().by_id(IssuerId(begun.issuer_id)).cloned();
-        let issuer = issuer.ok_or(LoginFault::NotOffered)?;
+        let permit = self.stranger_permit().await?;
+        let begun = self.store.web_login(&state.hash(), &browser.hash()).await;
+        drop(permit);
+        let begun = begun.map_err(|error| unavailable(&error))?.ok_or(LoginFault::Foreign)?;
+        // the client's secret is for the provider that is offered now, whichever the login began at
+        let issuer = Some(offered).filter(|offered| offered.id == IssuerId(begun.issuer_id));
+        let issuer = issuer.ok_or(LoginFault::Foreign)?;
         // RFC 9207: compared as it is; where it was announced, its absence is a forgery
         let is_own = match answer.iss {
             Some(iss) => iss == issuer.url,
@@ -238,19 +237,19 @@ impl Tenants {
         state: &str,
         name: &str,
     ) -> Result<LoginEnd, LoginFault> {
-        let (options, _) = self.login_issuer()?;
+        let (options, offered) = self.login_issuer()?;
         let browser = browser.and_then(CookieSecret::read).ok_or(LoginFault::Foreign)?;
         let state = CookieSecret::read(state).ok_or(LoginFault::Foreign)?;
-        let begun = self
-            .store
-            .web_login(&state.hash(), &browser.hash())
-            .await
-            .map_err(|error| unavailable(&error))?;
+        let permit = self.stranger_permit().await?;
+        let begun = self.store.web_login(&state.hash(), &browser.hash()).await;
+        drop(permit);
+        let begun = begun.map_err(|error| unavailable(&error))?;
         let WebLogin { issuer_id, sealed, return_to, .. } = begun.ok_or(LoginFault::Foreign)?;
         let text = open_login(options, &state, &sealed)?;
         // a login that has not come back yet has no ID token
         let identified: Identified = serde_json::from_slice(&text).map_err(|_| LoginFault::Foreign)?;
-        let issuer = self.logins.book().by_id(IssuerId(issuer_id)).cloned().ok_or(LoginFault::NotOffered)?;
+        let issuer = Some(offered).filter(|offered| offered.id == IssuerId(issuer_id));
+        let issuer = issuer.ok_or(LoginFault::Foreign)?;
         let person = self.session_token(&issuer, &identified.id_token)?;
         let claims = person.claims();
         let tenant = issuer.tenants_of(&claims).into_iter().find(|(_, own)| *own == name).map(|(id, _)| id);

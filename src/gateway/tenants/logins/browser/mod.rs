@@ -11,7 +11,7 @@ mod provider;
 pub use self::begin::LoginBegun;
 pub use self::complete::{LoginAnswer, LoginEnd, PersonLogin};
 
-pub(super) use self::provider::Providers;
+pub(super) use self::provider::{Begins, Providers};
 
 use std::sync::Arc;
 

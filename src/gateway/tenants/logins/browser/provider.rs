@@ -1,6 +1,7 @@
 //! Metadata of a provider, as far as logins need it.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,9 +32,64 @@ pub(super) struct Provider {
     ways: Option<Vec<String>>,
 }
 
+/// Time for which a provider that could not be read is left alone.
+const FAILED_FOR: Duration = Duration::from_secs(2);
+
 /// Providers whose metadata was read a short time ago, by issuer.
 #[derive(Debug, Default)]
-pub(in crate::gateway::tenants::logins) struct Providers(Mutex<HashMap<IssuerId, (Instant, Arc<Provider>)>>);
+pub(in crate::gateway::tenants::logins) struct Providers {
+    kept: Mutex<HashMap<IssuerId, (Instant, Arc<Provider>)>>,
+    /// Last time that metadata could not be read.
+    failed: Mutex<Option<(IssuerId, Instant)>>,
+    /// Held by whoever reads: others wait for its answer.
+    reading: tokio::sync::Mutex<()>,
+}
+
+/// Logins that may begin at one client address in a minute.
+const BEGINS_PER_ADDRESS_MAX: u32 = 60;
+/// Most client addresses whose logins are counted.
+const ADDRESSES_MAX: usize = 10_000;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Logins that began in the last minute, by client address: one that begins them without end takes no room from others.
+#[derive(Debug)]
+pub(in crate::gateway::tenants::logins) struct Begins(Mutex<(Instant, HashMap<IpAddr, u32>)>);
+
+impl Default for Begins {
+    fn default() -> Begins {
+        Begins(Mutex::new((Instant::now(), HashMap::new())))
+    }
+}
+
+impl Begins {
+    /// Returns whether a login may begin at this address, and counts it.
+    pub(super) fn may_begin(&self, address: Option<IpAddr>) -> bool {
+        let Some(address) = address else { return true };
+        let mut counted = self.0.lock();
+        if counted.0.elapsed() >= MINUTE {
+            *counted = (Instant::now(), HashMap::new());
+        }
+        let counts = &mut counted.1;
+        if counts.len() >= ADDRESSES_MAX && !counts.contains_key(&address) {
+            return true;
+        }
+        let count = counts.entry(address).or_default();
+        *count = count.saturating_add(1);
+        *count <= BEGINS_PER_ADDRESS_MAX
+    }
+}
+
+impl Providers {
+    /// Returns the metadata of an issuer, if it is not older than `age`.
+    fn kept(&self, issuer: IssuerId, age: Duration) -> Option<Arc<Provider>> {
+        let kept = self.kept.lock().get(&issuer).cloned();
+        kept.filter(|(since, _)| since.elapsed() < age).map(|(_, provider)| provider)
+    }
+
+    fn has_just_failed(&self, issuer: IssuerId) -> bool {
+        self.failed.lock().is_some_and(|(failed, at)| failed == issuer && at.elapsed() < FAILED_FOR)
+    }
+}
 
 impl Provider {
     /// Reads the metadata of a provider. The error is a sentence for administrators.
@@ -47,9 +103,10 @@ impl Provider {
             let items = metadata.get(name)?.as_array()?;
             Some(items.iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<String>>())
         };
-        let methods = list("code_challenge_methods_supported").unwrap_or_default();
-        if !methods.iter().any(|method| method == "S256") {
-            return Err("its metadata does not name PKCE with S256 (code_challenge_methods_supported)");
+        // some providers take PKCE and do not say so; the nonce binds the login there as well
+        let methods = list("code_challenge_methods_supported");
+        if methods.is_some_and(|methods| !methods.iter().any(|method| method == "S256")) {
+            return Err("its metadata names PKCE without S256 (code_challenge_methods_supported)");
         }
         let authorization = url("authorization_endpoint").and_then(|url| url::Url::parse(&url).ok());
         Ok(Provider {
@@ -76,29 +133,43 @@ impl Provider {
 }
 
 impl Tenants {
-    /// Returns the provider of an issuer, by its metadata.
+    /// Returns the provider of an issuer, by its metadata. One request reads it for all; where that fails, older metadata counts.
     pub(super) async fn provider(&self, issuer: &KnownIssuer) -> Result<Arc<Provider>, LoginFault> {
-        let kept = self.logins.providers.0.lock().get(&issuer.id).cloned();
-        if let Some((since, provider)) = kept
-            && since.elapsed() < KEPT_FOR
-        {
+        let providers = &self.logins.providers;
+        if let Some(provider) = providers.kept(issuer.id, KEPT_FOR) {
             return Ok(provider);
         }
-        let text = self.discovered(&issuer.url).await.map_err(|error| {
-            tracing::warn!(issuer = issuer.name, %error, "a login could not begin");
-            LoginFault::Provider
-        })?;
+        let _reading = providers.reading.lock().await;
+        if let Some(provider) = providers.kept(issuer.id, KEPT_FOR) {
+            return Ok(provider);
+        }
+        let read = match providers.has_just_failed(issuer.id) {
+            true => None,
+            false => self.read_provider(issuer).await,
+        };
+        if let Some(provider) = read {
+            let mut kept = providers.kept.lock();
+            // the issuer of the login is one; a name may have been given to another
+            kept.clear();
+            kept.insert(issuer.id, (Instant::now(), Arc::clone(&provider)));
+            return Ok(provider);
+        }
+        providers.kept(issuer.id, Duration::MAX).ok_or(LoginFault::Provider)
+    }
+
+    /// Reads the metadata of a provider; `None` after a warning if it cannot be used.
+    async fn read_provider(&self, issuer: &KnownIssuer) -> Option<Arc<Provider>> {
         let is_url = |url: &str| self.upstreams.check_issuer_url(url).is_ok();
-        let provider = Provider::read(&text.1, is_url).map_err(|error| {
-            tracing::warn!(issuer = issuer.name, error, "a login could not begin");
-            LoginFault::Provider
-        })?;
-        let provider = Arc::new(provider);
-        let mut kept = self.logins.providers.0.lock();
-        // the issuer of the login is one; a name may have been given to another
-        kept.clear();
-        kept.insert(issuer.id, (Instant::now(), Arc::clone(&provider)));
-        Ok(provider)
+        let read = self.discovered(&issuer.url).await;
+        let read = read.and_then(|(_, text)| Provider::read(&text, is_url).map_err(str::to_owned));
+        match read {
+            Ok(provider) => Some(Arc::new(provider)),
+            Err(error) => {
+                tracing::warn!(issuer = issuer.name, %error, "the metadata of the provider of logins cannot be used");
+                *self.logins.providers.failed.lock() = Some((issuer.id, Instant::now()));
+                None
+            }
+        }
     }
 }
 
@@ -121,9 +192,10 @@ mod tests {
     #[test]
     fn a_provider_without_pkce_or_endpoints_is_not_used() {
         assert!(read(json!({})).is_ok());
+        assert!(read(json!({"code_challenge_methods_supported": null})).is_ok());
         for bad in [
-            json!({"code_challenge_methods_supported": null}),
             json!({"code_challenge_methods_supported": ["plain"]}),
+            json!({"code_challenge_methods_supported": []}),
             json!({"authorization_endpoint": "http://idp.example/a"}),
             json!({"authorization_endpoint": "https://idp.example/a#b"}),
             json!({"token_endpoint": 7}),
@@ -133,6 +205,15 @@ mod tests {
         let odd = json!({"end_session_endpoint": "javascript:alert(1)", "authorization_response_iss_parameter_supported": "true"});
         let odd = read(odd).unwrap();
         assert_eq!((odd.end_session, odd.names_itself), (None, false));
+    }
+
+    #[test]
+    fn one_address_begins_so_many_logins_a_minute() {
+        let begins = Begins::default();
+        let (one, other) = (Some(IpAddr::from([192, 0, 2, 1])), Some(IpAddr::from([192, 0, 2, 2])));
+        let begun = (0..1000).filter(|_| begins.may_begin(one)).count();
+        assert_eq!(begun, BEGINS_PER_ADDRESS_MAX as usize);
+        assert!(begins.may_begin(other) && begins.may_begin(None));
     }
 
     #[test]
