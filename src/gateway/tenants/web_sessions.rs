@@ -259,7 +259,18 @@ impl Tenants {
                 })
             }
         };
-        // the row stays until its end: another replica may know what this one does not know yet
+        // of anything else the row stays until its end: another replica may know what this one does not know yet
+        let is_gone = matches!(
+            (kind, &caller),
+            (SessionKind::ApiKey, Err(AuthError::Unauthenticated))
+                | (SessionKind::Person, Err(AuthError::TokenExpired))
+        );
+        if is_gone {
+            if let Err(error) = self.store.end_web_session(&secret.hash()).await {
+                tracing::warn!(%error, "a session that is not valid any more could not be deleted");
+            }
+            return Err(AuthError::Unauthenticated);
+        }
         let WebSessionRow { id, created_at, expires_at, .. } = row;
         Ok(ConsoleSession { id, caller: caller?, kind, provider, created_at, expires_at })
     }

@@ -283,7 +283,8 @@ impl Tenants {
     /// Returns the caller that the person of a session is by now.
     ///
     /// # Errors
-    /// [`AuthError::Unauthenticated`] if the session has ended with its issuer or with a block that is over, and the errors of tokens.
+    /// [`AuthError::Unauthenticated`] if the session has ended with its issuer, [`AuthError::TokenExpired`] if it began before a block
+    /// that is over, and the other errors of tokens.
     pub(in crate::gateway::tenants) async fn person_of_session(
         self: &Arc<Self>,
         (issuer, tenant): (IssuerId, TenantId),
@@ -301,11 +302,7 @@ impl Tenants {
             return Err(of_no_tenant(&issuer, &token));
         }
         let live = self.live_for_login(tenant).await?.ok_or(AuthError::Unauthenticated)?;
-        let caller = self.map_person(&live, &issuer, (&token, &claims)).map_err(|error| match error {
-            // it was issued before a block
-            AuthError::TokenExpired => AuthError::Unauthenticated,
-            other => other,
-        })?;
+        let caller = self.map_person(&live, &issuer, (&token, &claims))?;
         self.logins.seen.note(&caller, clock::now());
         Ok((caller, issuer.name.clone()))
     }
