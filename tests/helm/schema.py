@@ -13,6 +13,7 @@ SCHEMA = ROOT / "helm/mcpproxy/values.schema.json"
 CHARTS_OWN = {"server.listen", "server.admin_listen"}
 SECRET = {
     "auth.bootstrap_key",
+    "console.client_secret",
     "database.url",
     "database.direct_url",
     "search.embeddings_api_key",
