@@ -47,7 +47,7 @@ pub(super) fn check_origin(
     if known { Ok(()) } else { Err("this Origin is not one of server.allowed_origins") }
 }
 
-/// Whether pages of the gateway itself use a route.
+/// Use of a route by pages of the gateway itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HasOwnPages {
     /// Pages use the route: their origin is allowed.

@@ -48,7 +48,7 @@ pub struct FaceOptions {
     pub token_bytes_max: usize,
     /// Whether the deployment has `/mcp/direct` at all.
     pub direct_enabled: bool,
-    /// Whether the console is served.
+    /// True if the console is served.
     pub console_enabled: bool,
 }
 

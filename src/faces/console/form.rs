@@ -32,7 +32,7 @@ impl Form {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// It is no form, too large, too slow, or has a field twice.
+    /// The body is no form, too large, too slow, or has a field twice.
     pub(super) async fn read(headers: &HeaderMap, body: Body) -> Result<Form, FormFault> {
         let declared = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let essence = declared.unwrap_or_default().split(';').next().unwrap_or_default();

@@ -22,7 +22,7 @@ fn attempt(visit: &Visit, caller: &Arc<Caller>) -> Attempt {
 /// connection.
 ///
 /// # Errors
-/// That of the act, or [`GatewayError::Unavailable`] if it could not be recorded.
+/// Error of the act, or [`GatewayError::Unavailable`] if the act could not be recorded.
 pub(super) async fn act<T: Send + 'static>(
     faces: &Arc<Faces>,
     (visit, caller): (&Visit, &Arc<Caller>),

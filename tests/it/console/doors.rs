@@ -1,4 +1,4 @@
-//! What a session opens, and what it does not.
+//! Doors that a session opens, and those that it does not.
 
 use reqwest::Method;
 use serde_json::json;

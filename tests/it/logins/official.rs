@@ -16,7 +16,7 @@ const AT_ONCE: usize = 3;
 /// Client id of a client with a metadata document (`tests/clients/login.mjs`).
 const DOCUMENT: &str = "https://client.example/mcpproxy-test-client.json";
 const METADATA: &str = "/.well-known/oauth-protected-resource/mcp";
-/// How long a token lives that is to expire while a client has it, in seconds.
+/// Lifetime of a token that is to expire while a client has it, in seconds.
 const SHORT_S: u32 = 4;
 
 /// The four official clients, as their users have them.
@@ -69,7 +69,7 @@ fn call(n: usize) -> Value {
     json!({"call": {"name": "call_tool_write", "arguments": {"name": "up:echo", "args": {"n": n}}}})
 }
 
-/// What a client sent to `/mcp`.
+/// Request of a client to `/mcp`.
 fn passed(scene: &Scene, login: &Login) -> Vec<Exchange> {
     scene.balancer.passed_of(&login.name).into_iter().filter(|sent| sent.path == "/mcp").collect()
 }

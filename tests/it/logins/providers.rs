@@ -44,7 +44,7 @@ impl Scene {
         Scene { stage, others, tenant, balancer, provider, settings }
     }
 
-    /// One more replica.
+    /// Starts a further replica.
     async fn another(&self) -> Gateway {
         Gateway::start(&self.stage.database, &borrowed(&self.settings)).await
     }

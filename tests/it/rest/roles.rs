@@ -183,7 +183,7 @@ async fn every_route_for_every_role() {
     }
 }
 
-/// The same doors for people who log in.
+/// People who log in find the doors that keys of their roles find.
 #[tokio::test]
 async fn every_route_for_people_of_every_role() {
     let stage = Stage::start().await;

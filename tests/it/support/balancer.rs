@@ -108,13 +108,13 @@ impl Balancer {
         *self.shared.replicas.lock().unwrap() = replicas.iter().map(|gateway| gateway.url.clone()).collect();
     }
 
-    /// What passed of the client that calls itself so.
+    /// Exchanges of the client that calls itself so.
     pub fn passed_of(&self, client: &str) -> Vec<Exchange> {
         let passed = self.shared.passed.lock().unwrap();
         passed.iter().filter(|exchange| exchange.client == client).cloned().collect()
     }
 
-    /// What passed to this path.
+    /// Exchanges with this path.
     pub fn passed_at(&self, path: &str) -> Vec<Exchange> {
         let passed = self.shared.passed.lock().unwrap();
         passed.iter().filter(|exchange| exchange.path == path).cloned().collect()

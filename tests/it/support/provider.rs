@@ -88,7 +88,7 @@ impl Provider {
         self.told.lock().unwrap().iter().filter(|event| event["path"] == path).cloned().collect()
     }
 
-    /// Whether it answers.
+    /// True if the provider answers.
     pub async fn is_up(&self) -> bool {
         self.http.get(format!("{}/jwks", self.url)).send().await.is_ok()
     }

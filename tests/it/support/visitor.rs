@@ -43,7 +43,7 @@ impl Visitor {
         Visitor { origin: origin.to_owned(), ..Visitor::of(gateway) }
     }
 
-    /// The same cookies, at another replica.
+    /// This visitor with its cookies, at another replica.
     pub fn at(&self, gateway: &Gateway) -> Visitor {
         let cookies = Mutex::new(self.cookies.lock().unwrap().clone());
         Visitor { base: gateway.url.clone(), cookies: Arc::new(cookies), ..self.clone() }
