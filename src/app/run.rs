@@ -376,6 +376,7 @@ fn gateway_options(
         logins: LoginOptions {
             public_url: config.server.public_url.as_deref().map(PublicUrl::new),
             leeway_s: seconds(config.identity.leeway),
+            step_up: config.identity.step_up,
             lifetime_max_s: seconds(config.identity.token_lifetime_max),
             refresh: config.identity.jwks_refresh,
             retry: config.identity.jwks_retry,

@@ -24,6 +24,8 @@ text_enum! {
         ReasonTooLong = "reason_too_long",
         /// Check 7: the variant is above the key's ceiling.
         OperationNotPermitted = "operation_not_permitted",
+        /// Check 7: the scopes of the person's token do not allow the operation, and another login may get more.
+        InsufficientScope = "insufficient_scope",
         /// Check 7: no such tool for this key, whatever the reason.
         NotFound = "not_found",
         /// Check 8: the server is disabled.
@@ -101,6 +103,7 @@ impl Code {
             Code::Cancelled => Class::Cancelled,
             Code::NotFound => Class::NotFound,
             Code::OperationNotPermitted
+            | Code::InsufficientScope
             | Code::PolicyDenied
             | Code::ConsentPending
             | Code::ConsentDenied
@@ -189,6 +192,11 @@ impl Refusal {
     /// Adds the operation type that was needed.
     pub fn expecting(self, expected: OperationType) -> Refusal {
         Refusal { expected: Some(expected), ..self }
+    }
+
+    /// Returns the operation that needs a broader scope; `None` if the refusal is not about scopes.
+    pub fn scope_for(&self) -> Option<OperationType> {
+        self.expected.filter(|_| self.code == Code::InsufficientScope)
     }
 
     /// Adds the number of seconds after which a retry helps.

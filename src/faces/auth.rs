@@ -7,6 +7,8 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{Faces, wire};
+use crate::domain::identity::scope_for;
+use crate::domain::operation::OperationType;
 use crate::gateway::{AuthError, Caller, PresentedCredential, SUSPENDED};
 
 /// Seconds after which to try again where there was no room.
@@ -154,6 +156,35 @@ impl Challenge {
             HeaderValue::try_from(challenge).unwrap_or_else(|_| HeaderValue::from_static("Bearer"));
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         response
+    }
+}
+
+/// Operation for which a person has to log in with a broader scope: an extension of the response that refuses it.
+#[derive(Clone, Copy, Debug)]
+pub struct NeededScope(pub OperationType);
+
+impl NeededScope {
+    /// Makes a response the 403 that asks for the scope.
+    pub fn refuse(self, mut response: Response) -> Response {
+        *response.status_mut() = StatusCode::FORBIDDEN;
+        response.extensions_mut().insert(self);
+        response
+    }
+
+    /// Adds the challenge that names all scopes to ask for: clients ask for these and no others (MCP 2025-11-25,
+    /// authorization).
+    pub fn challenge(self, response: &mut Response, advertised: Option<&str>, metadata: Option<&str>) {
+        let needed = scope_for(self.0);
+        let others =
+            advertised.into_iter().flat_map(str::split_ascii_whitespace).filter(|scope| *scope != needed);
+        let scopes: Vec<&str> = others.chain([needed]).collect();
+        let mut challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", scopes.join(" "));
+        if let Some(url) = metadata {
+            challenge.push_str(&format!(", resource_metadata=\"{url}\""));
+        }
+        if let Ok(challenge) = HeaderValue::try_from(challenge) {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use http::{HeaderValue, Method, StatusCode, header};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::auth::{Challenge, Presented};
+use super::auth::{Challenge, NeededScope, Presented};
 use super::client::ClientAddress;
 use super::hosts::{HasOwnPages, check_host, check_origin, host};
 use super::listener::{Doors, FirstHandler, HEAD_BYTES_MAX, Peer, Routes, serve_connections};
@@ -162,7 +162,17 @@ async fn let_in<F: Future<Output = Response>>(
         Err(error) => return closing(refuse(&error)),
     };
     let header = HeaderValue::from_str(&id).ok();
+    let asked = caller
+        .login
+        .as_ref()
+        .is_some_and(|login| login.may_step_up())
+        .then(|| (host.unwrap_or_default().to_owned(), path.to_owned()));
     let mut response = run(request, AdmittedRequest { caller, id: RequestId(id), address }).await;
+    if let (Some(needed), Some((host, path))) = (response.extensions_mut().remove::<NeededScope>(), asked) {
+        let tenants = &faces.gateway.tenants;
+        let metadata = if is_mcp { tenants.metadata_url(&host, &path) } else { None };
+        needed.challenge(&mut response, tenants.scopes_at(&host).as_deref(), metadata.as_deref());
+    }
     if let Some(value) = header {
         response.headers_mut().insert(request::ID, value);
     }

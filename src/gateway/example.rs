@@ -124,6 +124,7 @@ impl Options {
             logins: LoginOptions {
                 public_url: None,
                 leeway_s: 60,
+                step_up: false,
                 lifetime_max_s: 86_400,
                 refresh: SECOND,
                 retry: SECOND,

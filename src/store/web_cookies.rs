@@ -1,4 +1,4 @@
-//! Cookies that keys keep at servers of web pages, sealed. Nothing here can decrypt them.
+//! Cookies that keys and people keep at servers of web pages, sealed. Nothing here can decrypt them.
 
 use sqlx::FromRow;
 use sqlx::types::Json;
@@ -11,15 +11,21 @@ use super::{Store, StoreError, revisions};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 use crate::domain::web_page::settings::PageSettings;
 
-/// Place of cookies: a key has one row at each server.
+/// Place of cookies: a key or a person has one row at each server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CookiePlace {
     /// Tenant of the key.
     pub tenant: TenantId,
-    /// API key; nil for the bootstrap key.
+    /// API key, or identity of a person; nil for the bootstrap key.
     pub principal: Uuid,
     /// Server of the pages.
     pub server: ServerId,
+}
+
+impl CookiePlace {
+    fn is_person(self) -> bool {
+        KeyId(self.principal).identity().is_some()
+    }
 }
 
 /// Versions of the server and the key of cookies. A call that ends after one of them changed stores nothing.
@@ -27,7 +33,7 @@ pub struct CookiePlace {
 pub struct CookieOwners {
     /// Version of the server.
     pub server: i64,
-    /// Version of the key; `None` for the bootstrap key.
+    /// Version of the key; revision of the last block of a person, 0 if there was none; `None` for the bootstrap key.
     pub key: Option<i64>,
 }
 
@@ -59,15 +65,18 @@ impl Store {
     pub async fn web_cookies(&self, place: CookiePlace) -> Result<FoundCookies, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(place.tenant)).await?;
         let owners: Option<CookieOwners> = sqlx::query_as(
-            "select s.version as server, k.version as key
+            "select s.version as server,
+                 case when $5 then coalesce((select i.rev from identities i
+                     where i.tenant_id = $1 and i.identity_id = $2), 0) else k.version end as key
              from servers s left join api_keys k on k.tenant_id = $1 and k.key_id = $2 and k.revoked_at is null
              where s.tenant_id = $1 and s.server_id = $3 and s.removed_at is null and s.web_page->>'cookies' = 'kept'
-               and (k.key_id is not null or $4)",
+               and (k.key_id is not null or $4 or $5)",
         )
         .bind(place.tenant.0)
         .bind(place.principal)
         .bind(place.server.0)
         .bind(place.principal.is_nil())
+        .bind(place.is_person())
         .fetch_optional(&mut *tx)
         .await?;
         let row: Option<SealedColumns> = sqlx::query_as(
@@ -164,6 +173,9 @@ async fn are_unchanged(tx: &mut Unit, place: CookiePlace, owners: CookieOwners) 
     if server.is_none() || place.principal.is_nil() {
         return Ok(server.is_some());
     }
+    if place.is_person() {
+        return is_person_unchanged(tx, place, owners.key).await;
+    }
     let key: Option<i32> = sqlx::query_scalar(
         "select 1 from api_keys where tenant_id = $1 and key_id = $2 and revoked_at is null and version = $3 for share",
     )
@@ -175,7 +187,24 @@ async fn are_unchanged(tx: &mut Unit, place: CookiePlace, owners: CookieOwners) 
     Ok(key.is_some())
 }
 
-/// Deletes the cookies of a key that is revoked or goes to another person.
+/// Returns whether a person was not blocked since. A person who was seen a moment ago may have no row yet.
+async fn is_person_unchanged(
+    tx: &mut Unit,
+    place: CookiePlace,
+    found: Option<i64>,
+) -> Result<bool, StoreError> {
+    let person: Option<(i64, bool)> = sqlx::query_as(
+        "select rev, blocked_at is not null from identities where tenant_id = $1 and identity_id = $2 for share",
+    )
+    .bind(place.tenant.0)
+    .bind(place.principal)
+    .fetch_optional(&mut **tx)
+    .await?;
+    let (rev, is_blocked) = person.unwrap_or_default();
+    Ok(found == Some(rev) && !is_blocked)
+}
+
+/// Deletes the cookies of a key that is revoked or goes to another person, or of a person who is blocked.
 pub(super) async fn remove_of(tx: &mut Unit, tenant: TenantId, principal: KeyId) -> Result<(), StoreError> {
     sqlx::query("delete from web_cookies where tenant_id = $1 and principal_id = $2")
         .bind(tenant.0)

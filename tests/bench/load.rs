@@ -80,6 +80,8 @@ pub enum Until {
     Elapsed(Duration),
     /// Answers, over all clients.
     Answers(u64),
+    /// So many requests a second for this time, over all clients. Latencies count from when a request was due.
+    Paced(u32, Duration),
 }
 
 /// What was measured.
@@ -122,17 +124,32 @@ pub async fn run(door: &Door, work: Work, era: Era, clients: usize, until: Until
     }
     let begun = Instant::now();
     let (deadline, answers) = match until {
-        Until::Elapsed(time) => (begun + time, u64::MAX),
+        Until::Elapsed(time) | Until::Paced(_, time) => (begun + time, u64::MAX),
         Until::Answers(answers) => (begun + HANG_MAX, answers),
     };
     let asked = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
-    for mut client in ready {
+    let every = match until {
+        Until::Paced(per_s, _) => Some(Duration::from_secs(1) * u32::try_from(clients)? / per_s.max(1)),
+        Until::Elapsed(_) | Until::Answers(_) => None,
+    };
+    for (number, mut client) in ready.into_iter().enumerate() {
         let asked = Arc::clone(&asked);
+        // the clients' requests are spread evenly
+        let mut due =
+            every.map(|every| begun + every * u32::try_from(number).unwrap_or_default() / clients as u32);
         tasks.spawn(async move {
             let mut slice = Slice::default();
             while Instant::now() < deadline && asked.fetch_add(1, Ordering::Relaxed) < answers {
-                let sent = Instant::now();
+                let sent = match (&mut due, every) {
+                    (Some(due), Some(every)) => {
+                        let sent = *due;
+                        *due += every;
+                        tokio::time::sleep_until(sent.into()).await;
+                        sent
+                    }
+                    _ => Instant::now(),
+                };
                 client.ask().await?;
                 slice.note(sent);
             }

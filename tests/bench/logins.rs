@@ -5,21 +5,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use http::StatusCode;
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::compare::{self, Compared};
+use crate::cpu::Reading;
 use crate::gateway::{Api, Gateway};
 use crate::idp::Idp;
-use crate::load::{self, Era, Until, Work};
+use crate::load::{self, Door, Era, Until, Work};
 use crate::report::table;
 use crate::say;
-use crate::side::{CLIENTS, COLUMNS, Side};
+use crate::side::CLIENTS;
+use crate::sink::Sink;
 
 /// Word that asks for this run.
 pub const WORD: &str = "logins";
-/// Turns, of which each side has one slice each: what is looked for is smaller than the machine's noise.
-const TURNS: u32 = 12;
+/// Turns of lists, of which each side has one slice each: what is looked for is smaller than the machine's noise.
+const LIST_TURNS: usize = 61;
+/// Length of a slice of lists.
+const LIST_SLICE: Duration = Duration::from_millis(300);
+/// Most that a call with a token may cost more than one with a key, in microseconds of CPU.
+const ADDED_US_MAX: f64 = 3.0;
+/// Largest difference between two equal loads, in microseconds. A run with a larger one says nothing about the bound.
+const CONTROL_US_MAX: f64 = 1.0;
+/// Reads of others a second, far below what the gateway can do.
+const READS_PER_S: u32 = 2000;
 /// Turns of the comparison beside bad tokens.
 const BAD_TURNS: usize = 8;
 /// Length of a slice beside bad tokens.
@@ -68,58 +79,81 @@ impl Person {
     }
 }
 
-/// Measures reads with a key and with a token, then reads with a key beside bad tokens.
+/// Measures lists with a key and with a token, then reads with a key beside bad tokens.
 ///
 /// # Errors
 /// A wrong answer, none, or a bad token that was taken.
 pub async fn run(gateway: &Gateway, key: &str, person: &Person) -> Result<String> {
     let mut out = String::new();
+    let mut rows = Vec::new();
     for era in [Era::Handshake, Era::Modern] {
-        let doors = [("key", key), ("key again", key), ("token", &person.token)];
-        let mut sides = doors.map(|(what, key)| Side::new(what, gateway.door(key), gateway.pid()));
-        for side in &sides {
-            side.warm_up(Work::Read, era).await?;
-        }
-        for turn in 1..=TURNS {
-            say(&format!("{era:?}, turn {turn} of {TURNS}"));
-            for side in &mut sides {
-                side.turn(Work::Read, era, &[]).await?;
-            }
-        }
-        let rows: Vec<_> = sides.iter_mut().map(Side::cells).collect();
-        let [calls, p50, p99, cpu, _] = COLUMNS;
-        let rows = rows.into_iter().map(|mut cells| {
-            cells.truncate(5);
-            cells
-        });
-        let title = format!("Reads with a token of {} bytes, {CLIENTS} clients, {era:?}", person.token.len());
-        table(&mut out, &title, &["credential", calls, p50, p99, cpu], &rows.collect::<Vec<_>>());
+        rows.push(token_beside_key(gateway, key, person, era).await?);
     }
+    // a list costs little besides finding out who asks for it
+    let title = format!("Lists with a token of {} bytes, {CLIENTS} clients", person.token.len());
+    let columns =
+        ["era", "CPU µs per list, key", "token: µs more, median", "key again: µs more, median", "must"];
+    table(&mut out, &title, &columns, &rows);
+
+    let sink = Sink::start()?;
     let mut compared = Compared::default();
     let mut sent = 0;
     for turn in 0..BAD_TURNS {
         say(&format!("beside bad tokens, turn {} of {BAD_TURNS}", turn + 1));
         for place in compare::order(turn, 3) {
             let door = gateway.door(key);
-            let calls = load::run(&door, Work::Read, Era::Modern, CLIENTS, Until::Elapsed(SLICE));
-            match place {
-                0 => compared.baseline.add(calls.await?),
-                1 => compared.control.add(calls.await?),
-                _ => {
-                    let flood = Flood::start(gateway, person);
-                    let slice = calls.await;
-                    sent += flood.end()?;
-                    compared.bad.add(slice?);
-                }
-            }
+            let calls = load::run(&door, Work::Read, Era::Modern, CLIENTS, Until::Paced(READS_PER_S, SLICE));
+            let (flood, side) = match place {
+                0 => (Flood::of_sink(&sink, person), &mut compared.baseline),
+                1 => (Flood::of_sink(&sink, person), &mut compared.control),
+                _ => (Flood::start(&gateway.door(""), StatusCode::UNAUTHORIZED, person), &mut compared.bad),
+            };
+            side.add(calls.await?);
+            let answered = flood.end()?;
+            sent += if place == 2 { answered } else { 0 };
         }
     }
     let seconds = SLICE.as_secs_f64() * BAD_TURNS as f64;
     let rate = format!("{:.0}", sent as f64 / seconds);
     let rows = [[vec![rate], compared.cells(RATIO_MAX)].concat()];
     let columns = [&["bad tokens a second"], &compare::COLUMNS[..]].concat();
-    table(&mut out, &format!("Reads with a key beside bad tokens, {CLIENTS} clients"), &columns, &rows);
+    let title = format!(
+        "{READS_PER_S} reads a second with a key beside bad tokens; the baseline is beside the same requests to a sink"
+    );
+    table(&mut out, &title, &columns, &rows);
     Ok(out)
+}
+
+/// Returns the row of an era: what a list costs with a key, and what it costs more with a token and with the key once more.
+async fn token_beside_key(gateway: &Gateway, key: &str, person: &Person, era: Era) -> Result<Vec<String>> {
+    let doors = [key, key, &person.token].map(|credential| gateway.door(credential));
+    let (mut base, mut again, mut token) = (Vec::new(), Vec::new(), Vec::new());
+    for turn in 0..LIST_TURNS {
+        say(&format!("{era:?}, turn {} of {LIST_TURNS}", turn + 1));
+        let mut cost = [0.0; 3];
+        for place in compare::order(turn, 3) {
+            let (Some(door), Some(cost)) = (doors.get(place), cost.get_mut(place)) else { continue };
+            let before = Reading::of(&[gateway.pid()]);
+            let slice = load::run(door, Work::List, era, CLIENTS, Until::Elapsed(LIST_SLICE)).await?;
+            let spent = Reading::of(&[gateway.pid()]).since(&before) as f64 / 1000.0;
+            *cost = spent / slice.latencies.len() as f64;
+        }
+        // the first turn warms up
+        if turn > 0 {
+            let [key, key_again, person] = cost;
+            base.push(key);
+            again.push(key_again - key);
+            token.push(person - f64::midpoint(key, key_again));
+        }
+    }
+    let (base, again, token) = (median(base), median(again), median(token));
+    let verdict = compare::must(token, ADDED_US_MAX, "", " µs", again.abs() > CONTROL_US_MAX);
+    Ok(vec![format!("{era:?}"), format!("{base:.1}"), format!("{token:.1}"), format!("{again:.1}"), verdict])
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Senders of bad tokens, until they are told to end.
@@ -130,14 +164,19 @@ struct Flood {
 }
 
 impl Flood {
-    fn start(gateway: &Gateway, person: &Person) -> Flood {
+    /// Sends as many to a sink, which reads and answers them and does nothing else.
+    fn of_sink(sink: &Sink, person: &Person) -> Flood {
+        Flood::start(&Door { at: sink.requests_at, key: Some(String::new()) }, StatusCode::OK, person)
+    }
+
+    fn start(door: &Door, expected: StatusCode, person: &Person) -> Flood {
         let (answered, taken) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
         let mut senders = JoinSet::new();
         // signing costs as much as verifying: a few tokens are made, each of which the gateway has to verify every time
         let tokens: Arc<[String]> = (0..32).map(|number| person.forged(number)).collect();
         for sender in 0..SENDERS {
             let (answered, taken, tokens) = (Arc::clone(&answered), Arc::clone(&taken), Arc::clone(&tokens));
-            let door = gateway.door("");
+            let door = door.clone();
             senders.spawn(async move {
                 let mut pace = tokio::time::interval(Duration::from_micros(1_000_000 * SENDERS / BAD_PER_S));
                 let mut next = sender as usize;
@@ -147,7 +186,7 @@ impl Flood {
                     next += 1;
                     let token = tokens.get(next % tokens.len()).map_or("", String::as_str);
                     match bad.list(token).await {
-                        Ok(http::StatusCode::UNAUTHORIZED) => answered.fetch_add(1, Ordering::Relaxed),
+                        Ok(status) if status == expected => answered.fetch_add(1, Ordering::Relaxed),
                         _ => taken.fetch_add(1, Ordering::Relaxed),
                     };
                 }
@@ -160,7 +199,7 @@ impl Flood {
     fn end(mut self) -> Result<u64> {
         self.senders.abort_all();
         let other = self.taken.load(Ordering::Relaxed);
-        ensure!(other == 0, "{other} bad tokens were answered with something else than 401");
+        ensure!(other == 0, "{other} bad tokens were answered in another way than expected");
         Some(self.answered.load(Ordering::Relaxed)).filter(|sent| *sent > 0).context("no bad token was sent")
     }
 }

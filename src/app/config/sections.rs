@@ -44,6 +44,8 @@ pub struct ServerSettings {
 pub struct IdentitySettings {
     /// Tolerated difference of clocks.
     pub leeway: Duration,
+    /// True if clients are told which scope a refused operation needs; false if tools beyond the token's scopes are hidden.
+    pub step_up: bool,
     /// Longest lifetime of a token.
     pub token_lifetime_max: Duration,
     /// Interval between fetches of an identity provider's keys.

@@ -28,6 +28,7 @@ pub use self::jwks::{JWKS_BYTES_MAX, JwksFault, KeyDigest, KeyFault, KeyReport, 
 pub use self::login::{LoginClaims, LoginRules, LogoutNotice};
 pub use self::rules::{
     CONDITIONS_MAX, ConditionTest, IdentityRule, RULES_MAX, RuleCondition, RuleFault, RuleGrant, claim_has,
+    scope_for,
 };
 pub use self::token::SplitToken;
 

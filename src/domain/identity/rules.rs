@@ -88,6 +88,19 @@ pub struct RuleGrant {
     pub role: Role,
     /// Settings of the person, as an API key has them.
     pub settings: Settings,
+    /// Highest operation that the scopes of the token allow; `None` if it has no scope of this gateway. Scopes only narrow.
+    pub scope_ceiling: Option<OperationType>,
+}
+
+impl RuleGrant {
+    /// Returns the grant with settings that the scopes of the token narrow.
+    pub fn within_scopes(mut self) -> RuleGrant {
+        if let Some(ceiling) = self.scope_ceiling {
+            let own = self.settings.max_operation;
+            self.settings.max_operation = Some(own.map_or(ceiling, |own| own.min(ceiling)));
+        }
+        self
+    }
 }
 
 impl IdentityRule {
@@ -131,37 +144,38 @@ impl IdentityRule {
             && self.conditions.iter().all(|condition| condition.holds(claims))
     }
 
-    /// Returns role and settings by the first rule that matches; `None` if none does. Scopes of the token narrow them.
+    /// Returns what the first rule that matches gives; `None` if none does.
     pub fn first_match(
         rules: &[IdentityRule],
         issuer: &str,
         claims: &Map<String, Value>,
     ) -> Option<RuleGrant> {
         let rule = rules.iter().find(|rule| rule.matches(issuer, claims))?;
-        let (mut settings, unknown) = Settings::read(&Value::Object(rule.settings.clone()).to_string());
+        let (settings, unknown) = Settings::read(&Value::Object(rule.settings.clone()).to_string());
         if !unknown.is_empty() {
             tracing::warn!(
                 ?unknown,
                 "settings of an identity rule are not known here and count as the strictest"
             );
         }
-        if let Some(ceiling) = scope_ceiling(claims) {
-            settings.max_operation = Some(settings.max_operation.map_or(ceiling, |own| own.min(ceiling)));
-        }
-        Some(RuleGrant { role: rule.role, settings })
+        Some(RuleGrant { role: rule.role, settings, scope_ceiling: scope_ceiling(claims) })
     }
 }
 
-/// Returns the highest operation that the scopes of a token allow; `None` if it has no scope of this gateway. Scopes only
-/// narrow: a token without them has what its rule gives.
+/// Returns the scope that allows an operation, and those less severe.
+pub fn scope_for(operation: OperationType) -> &'static str {
+    match operation {
+        OperationType::Read => "mcp:read",
+        OperationType::Write => "mcp:write",
+        OperationType::Destructive => "mcp:destructive",
+    }
+}
+
+/// Returns the highest operation that the scopes of a token allow; `None` if it has no scope of this gateway.
 fn scope_ceiling(claims: &Map<String, Value>) -> Option<OperationType> {
     let scopes = ["scope", "scp"].iter().filter_map(|name| claims.get(*name)).flat_map(words);
-    let operation = |scope: &str| match scope {
-        "mcp:read" => Some(OperationType::Read),
-        "mcp:write" => Some(OperationType::Write),
-        "mcp:destructive" => Some(OperationType::Destructive),
-        _ => None,
-    };
+    let operation =
+        |scope: &str| OperationType::ALL.iter().copied().find(|operation| scope_for(*operation) == scope);
     scopes.filter_map(operation).max()
 }
 
@@ -325,19 +339,21 @@ mod tests {
             rule(None, vec![], Role::Agent, json!({})),
         ];
         let grant = IdentityRule::first_match(&rules, "acme", &claims()).unwrap();
+        let ceilings = |grant: &RuleGrant| (grant.settings.max_operation, grant.scope_ceiling);
+        assert_eq!((grant.role, grant.settings.rate_limit), (Role::Operator, Some(7)));
+        assert_eq!(ceilings(&grant), (Some(OperationType::Write), Some(OperationType::Read)));
         // the scope mcp:read narrows the rule's ceiling
-        assert_eq!(
-            (grant.role, grant.settings.max_operation, grant.settings.rate_limit),
-            (Role::Operator, Some(OperationType::Read), Some(7))
-        );
+        assert_eq!(grant.within_scopes().settings.max_operation, Some(OperationType::Read));
         assert_eq!(IdentityRule::first_match(&rules, "other", &claims()).unwrap().role, Role::Auditor);
         let plain = json!({"sub": "u2", "scope": "openid"}).as_object().unwrap().clone();
         let grant = IdentityRule::first_match(&rules, "acme", &plain).unwrap();
-        assert_eq!((grant.role, grant.settings), (Role::Agent, Settings::default()));
+        assert_eq!((grant.role, ceilings(&grant)), (Role::Agent, (None, None)));
+        assert_eq!(grant.within_scopes().settings, Settings::default());
         assert_eq!(IdentityRule::first_match(&rules[..3], "acme", &plain), None);
         let broad = json!({"scp": ["mcp:read", "mcp:write"]}).as_object().unwrap().clone();
         let grant = IdentityRule::first_match(&rules, "acme", &broad).unwrap();
-        assert_eq!(grant.settings.max_operation, Some(OperationType::Write));
+        assert_eq!(ceilings(&grant), (None, Some(OperationType::Write)));
+        assert_eq!(grant.within_scopes().settings.max_operation, Some(OperationType::Write));
     }
 
     #[test]

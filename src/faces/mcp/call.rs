@@ -24,6 +24,7 @@ use crate::domain::refusal::Refusal;
 use crate::domain::relay::LogLevel;
 use crate::domain::rounds::Capabilities;
 use crate::faces::Faces;
+use crate::faces::auth::NeededScope;
 use crate::faces::body::hold_answer;
 use crate::faces::wire;
 use crate::faces::wire::error::json_response;
@@ -102,7 +103,12 @@ impl McpCall<'_> {
                 self.operation.ended(End::Failed(not_done.code));
             }
             let result = result::managed(self.era, &done);
-            return Ok(answer.send(None, &result).await);
+            let needed = done.err().and_then(|not_done| not_done.scope_for).map(NeededScope);
+            let response = answer.send(None, &result).await;
+            return Ok(match needed {
+                Some(needed) => needed.refuse(response),
+                None => response,
+            });
         }
         match Variant::parse(&name) {
             Some(variant) => self.call_tool(variant, arguments).await,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::domain::json::{self, Member};
 use crate::domain::operation::OperationType::{self, Destructive, Read, Write};
-use crate::domain::refusal::Code;
+use crate::domain::refusal::{Code, Refusal};
 use crate::domain::server_kind::ServerKind;
 use crate::faces::Faces;
 use crate::faces::wire::managed::{ManagedAct, ManagedRequest, NotDone};
@@ -221,9 +221,7 @@ pub(super) async fn run(
     tool: Managing,
     arguments: &str,
 ) -> Result<Bytes, NotDone> {
-    if let Err(refusal) = faces.gateway.tenants.admit_management(&attempt.caller) {
-        return Err(NotDone { code: refusal.code.as_str(), message: refusal.message, field: None });
-    }
+    faces.gateway.tenants.admit_management(&attempt.caller)?;
     match read(&attempt.caller, tool, arguments) {
         Ok((act, asked)) => faces.manage(attempt, act, asked).await,
         Err(not_done) => {
@@ -245,8 +243,9 @@ fn read(caller: &Caller, tool: Managing, arguments: &str) -> Result<(ManagedAct,
     };
     if op.operation > max {
         let message = format!("{} is not permitted for this key, whose ceiling is {}", op.name, max.as_str());
-        return Err(NotDone { code: Code::OperationNotPermitted.as_str(), message, field: None });
+        return Err(Refusal::new(Code::OperationNotPermitted, message).into());
     }
+    caller.check_scope(op.operation)?;
     let (act, about) = form(op, &members)?;
     let mut asked = ManagedRequest::default();
     for name in about {
@@ -292,7 +291,8 @@ fn form(op: &Op, members: &[Member<'_>]) -> Result<(ManagedAct, &'static [&'stat
 }
 
 fn invalid(field: &str, message: &str) -> NotDone {
-    NotDone { code: "invalid_request", message: message.to_owned(), field: Some(field.to_owned()) }
+    let field = Some(field.to_owned());
+    NotDone { code: "invalid_request", message: message.to_owned(), field, scope_for: None }
 }
 
 fn raw<'a>(members: &'a [Member<'_>], name: &str) -> Option<&'a str> {

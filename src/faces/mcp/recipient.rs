@@ -9,6 +9,7 @@ use super::result::Answered;
 use super::{ClientEra, Endpoint};
 use crate::domain::end::End;
 use crate::domain::refusal::Code;
+use crate::faces::auth::NeededScope;
 use crate::faces::sse;
 use crate::faces::wire::error::json_response;
 use crate::gateway::CallOutcome;
@@ -61,6 +62,9 @@ impl To {
             }
             Answered::Failed(error) => error.response(Some(&self.id)),
             Answered::Rejected(text) => json_response(StatusCode::BAD_REQUEST, text),
+            Answered::NeedsScope(text, operation) => {
+                NeededScope(operation).refuse(json_response(StatusCode::OK, text))
+            }
             Answered::Message(text) | Answered::Withdrawn(text) => json_response(StatusCode::OK, text),
         }
     }

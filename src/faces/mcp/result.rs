@@ -7,6 +7,7 @@ use super::text::Text;
 use super::{ClientEra, Endpoint};
 use crate::domain::end::End;
 use crate::domain::json::{self, escape_into};
+use crate::domain::operation::OperationType;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::faces::wire::managed::NotDone;
@@ -38,6 +39,8 @@ pub(super) enum Answered {
     Failed(RpcError),
     /// Error message of an upstream, with HTTP status 400.
     Rejected(Text),
+    /// Refusal with HTTP status 403, since the scopes of the token do not allow this operation.
+    NeedsScope(Text, OperationType),
     /// No message, since the caller cancelled the call. A client that needs an answer gets this one.
     Withdrawn(Text),
 }
@@ -65,8 +68,9 @@ pub(super) fn outcome(
         }
         CallOutcome::Refused(refused) => {
             let text = Text::Whole(message(id, "result", &refusal(era, refused)));
-            let answered = match refused.refusal.code {
-                Code::Cancelled => Answered::Withdrawn(text),
+            let answered = match (refused.refusal.code, refused.refusal.scope_for()) {
+                (Code::Cancelled, _) => Answered::Withdrawn(text),
+                (_, Some(operation)) => Answered::NeedsScope(text, operation),
                 _ => Answered::Message(text),
             };
             (answered, End::Failed(refused.refusal.code.as_str()))
@@ -215,7 +219,7 @@ pub(super) fn plain_refusal(era: ClientEra, refusal: &Refusal) -> String {
 pub(super) fn managed(era: ClientEra, done: &Result<Bytes, NotDone>) -> String {
     match done {
         Ok(json) => structured(opening(era), &String::from_utf8_lossy(json)),
-        Err(NotDone { code, message, field }) => {
+        Err(NotDone { code, message, field, .. }) => {
             let mut said = serde_json::json!({"code": code, "message": message});
             if let (Some(field), Some(said)) = (field, said.as_object_mut()) {
                 said.insert("field".to_owned(), field.as_str().into());

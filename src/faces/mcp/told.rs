@@ -184,7 +184,9 @@ async fn step(mut state: Told) -> Option<(Result<Bytes, Infallible>, Told)> {
         return Some((Ok(event), state));
     }
     let mut chunks = match state.ending {
-        Ending::Answered(Answered::Message(text) | Answered::Rejected(text)) => text.into_event(),
+        Ending::Answered(
+            Answered::Message(text) | Answered::Rejected(text) | Answered::NeedsScope(text, _),
+        ) => text.into_event(),
         Ending::Answered(Answered::Failed(error)) => Text::Whole(error.text(Some(&state.to.id))).into_event(),
         Ending::Leaving(chunks) => chunks,
         Ending::Answered(Answered::Withdrawn(_)) | Ending::Awaited(_) => return None,

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::domain::operation::{OperationType, Variant};
 use crate::domain::refusal::{Class, Code, Refusal};
+use crate::faces::auth::NeededScope;
 use crate::faces::body::BodyError;
 use crate::faces::wire::error::{json_response, render};
 use crate::gateway::{GatewayError, MemoryPurpose, Refused, overloaded};
@@ -159,7 +160,11 @@ pub(super) fn refused(refused: &Refused, request_id: Option<&str>) -> Result<Res
         approver_says: refusal.approver_says.as_deref(),
         request_id,
     };
-    Ok(with_retry_after(write(status_of_class(refusal.code.class()), body)?, refusal))
+    let response = with_retry_after(write(status_of_class(refusal.code.class()), body)?, refusal);
+    Ok(match refusal.scope_for() {
+        Some(operation) => NeededScope(operation).refuse(response),
+        None => response,
+    })
 }
 
 #[derive(Serialize)]

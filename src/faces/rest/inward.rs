@@ -77,7 +77,7 @@ impl From<&GatewayError> for NotDone {
             GatewayError::Invalid { field, .. } => field.clone(),
             _ => None,
         };
-        NotDone { code: code_of(error), message: error.to_string(), field }
+        NotDone { code: code_of(error), message: error.to_string(), field, scope_for: None }
     }
 }
 

@@ -2,6 +2,9 @@
 
 use bytes::Bytes;
 
+use crate::domain::operation::OperationType;
+use crate::domain::refusal::Refusal;
+
 /// Act that a management tool can request. No act approves or releases anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManagedAct {
@@ -67,4 +70,13 @@ pub struct NotDone {
     pub message: String,
     /// Name of the argument at fault, if it is one.
     pub field: Option<String>,
+    /// Operation that the token's scopes do not allow; `None` if it failed for another reason.
+    pub scope_for: Option<OperationType>,
+}
+
+impl From<Refusal> for NotDone {
+    fn from(refusal: Refusal) -> NotDone {
+        let scope_for = refusal.scope_for();
+        NotDone { code: refusal.code.as_str(), message: refusal.message, field: None, scope_for }
+    }
 }

@@ -4,12 +4,12 @@ use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use crate::domain::id::{IdentityId, IssuerId, TenantId};
+use crate::domain::id::{IdentityId, IssuerId, KeyId, TenantId};
 use crate::domain::tenant::Role;
 use crate::store::revisions::{self, RevisionKind};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::unit::Unit;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, web_cookies};
 
 /// Most people of a tenant that are stored when they are seen. Further ones work, and are not listed.
 const PEOPLE_MAX: i64 = 100_000;
@@ -180,6 +180,9 @@ impl Store {
         .fetch_optional(&mut *tx)
         .await?;
         let row = row.ok_or(StoreError::NotFound)?;
+        if is_blocked {
+            web_cookies::remove_of(&mut tx, tenant, KeyId::of_identity(identity)).await?;
+        }
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await?;
         Ok(row)
     }
@@ -215,6 +218,7 @@ impl Store {
         .fetch_optional(&mut *tx)
         .await?;
         let row = row.ok_or(StoreError::Limit("identities"))?;
+        web_cookies::remove_of(&mut tx, tenant, KeyId::of_identity(identity)).await?;
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await?;
         Ok(row)
     }

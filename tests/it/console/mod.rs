@@ -7,6 +7,7 @@ mod forms;
 mod login;
 mod logout;
 mod provider;
+mod real_provider;
 
 use crate::support::{Gateway, Idp, Stage, Tenant, Visitor};
 

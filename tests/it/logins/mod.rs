@@ -10,6 +10,7 @@ mod official;
 mod people;
 pub mod providers;
 mod refused;
+mod step_up;
 mod tokens;
 
 use serde_json::{Value, json};

@@ -194,3 +194,23 @@ async fn scopes_of_a_provider_narrow_and_its_id_tokens_are_refused() {
     let answer = Mcp::bare(&bearer(&scene.stage, id_token)).request("ping", "{}").await;
     answer.refused(401, "unauthenticated");
 }
+
+/// What a client that holds a refresh token does when a call is refused for its scope: calls that succeed, and logins.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_log_in_again_for_a_broader_scope() {
+    let provider = Provider::oidc_provider(600).await;
+    let scene = Scene::start(provider, &[("MCPPROXY__IDENTITY__STEP_UP", "true")]).await;
+    let upstream = Upstream::handshake(vec![Tool::writes("echo")]).await;
+    scene.tenant.add("up", &upstream).await;
+    let endpoint = format!("{}/mcp", scene.balancer.url);
+    let mut outcomes = Vec::new();
+    for stack in &OFFICIAL {
+        let options = json!({"name": stack.name, "scope": "openid mcp:read"}).to_string();
+        let key = scene.stage.gateway.anonymous().with_key(&options);
+        let report = asking(stack, None, &endpoint, &key, &json!([call(1)])).await;
+        println!("{}: {report}", stack.name);
+        let is_called = report["steps"][0]["ok"]["content"].is_array();
+        outcomes.push((stack.name, is_called, report["login"]["logins"].as_u64()));
+    }
+    assert_eq!(outcomes, []);
+}

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use url::form_urlencoded;
@@ -86,6 +86,18 @@ impl Provider {
     /// Answers that it gave at a path, in order: `{method, path, status, params, agent}`.
     pub fn answered(&self, path: &str) -> Vec<Value> {
         self.told.lock().unwrap().iter().filter(|event| event["path"] == path).cloned().collect()
+    }
+
+    /// Registers a client with a secret (RFC 7591). Returns its id and the secret.
+    pub async fn register(&self, redirect_uri: &str) -> (String, String) {
+        let client = json!({
+            "redirect_uris": [redirect_uri], "grant_types": ["authorization_code"], "response_types": ["code"],
+            "token_endpoint_auth_method": "client_secret_basic",
+        });
+        let request = self.http.post(format!("{}/reg", self.url)).header("content-type", "application/json");
+        let answer: Value = request.body(client.to_string()).send().await.unwrap().json().await.unwrap();
+        let text = |name: &str| answer[name].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+        (text("client_id"), text("client_secret"))
     }
 
     /// True if the provider answers.

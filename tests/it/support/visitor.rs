@@ -1,5 +1,6 @@
 //! A browser at the console, as far as forms and cookies go: it follows no redirect by itself.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use reqwest::Method;
@@ -19,6 +20,8 @@ pub struct Visitor {
     cookies: Arc<Mutex<Vec<(String, String)>>>,
 }
 
+/// Most redirects on the way through a provider.
+const REDIRECTS_MAX: usize = 10;
 /// Name of the session's cookie.
 pub const SESSION: &str = "__Host-mcpproxy";
 
@@ -107,15 +110,29 @@ impl Visitor {
         self.send(self.form("/console/login", &[("api_key", key)])).await
     }
 
-    /// Goes to the provider. Returns the path of the provider's redirect to the gateway, where the browser has not been yet.
+    /// Goes to the provider, and on wherever it sends the browser. Returns the path of its redirect to the gateway, where the
+    /// browser has not been yet.
     pub async fn to_provider(&self, path: &str) -> String {
         let begun = self.get(path).await;
         assert_eq!(begun.status, 303, "{begun:?}");
-        let answer = self.http.get(begun.header("location")).send().await.unwrap();
-        assert_eq!(answer.status(), 303);
-        let back = url::Url::parse(answer.headers()["location"].to_str().unwrap()).unwrap();
-        assert_eq!(back.origin().ascii_serialization(), self.origin);
-        format!("{}?{}", back.path(), back.query().unwrap_or_default())
+        let mut url = url::Url::parse(begun.header("location")).unwrap();
+        // by name: the provider replaces them on the way
+        let mut cookies = BTreeMap::new();
+        for _ in 0..REDIRECTS_MAX {
+            let sent: Vec<String> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let request = self.http.get(url.clone()).header("Cookie", sent.join("; "));
+            let answer = request.send().await.unwrap();
+            assert!(answer.status().is_redirection(), "{url}: {answer:?}");
+            for line in answer.headers().get_all("set-cookie") {
+                let (name, rest) = line.to_str().unwrap().split_once('=').unwrap();
+                cookies.insert(name.to_owned(), rest.split(';').next().unwrap().to_owned());
+            }
+            url = url.join(answer.headers()["location"].to_str().unwrap()).unwrap();
+            if url.origin().ascii_serialization() == self.origin {
+                return format!("{}?{}", url.path(), url.query().unwrap_or_default());
+            }
+        }
+        panic!("the provider sends the browser around: {url}");
     }
 
     /// Logs in at the provider. Returns the gateway's answer to its redirect.

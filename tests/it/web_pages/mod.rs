@@ -3,6 +3,7 @@
 mod autofill;
 mod browser;
 mod cookies;
+mod cookies_of_people;
 mod cookies_outdated;
 mod demos;
 mod execution;

@@ -14,10 +14,11 @@ use super::policies::{CallerPolicies, TenantPolicies};
 use crate::domain::consent::MayNotDecide;
 use crate::domain::glob::Globs;
 use crate::domain::id::{IdentityId, KeyId, PLATFORM_TENANT, TenantId};
-use crate::domain::identity::IdentityRule;
+use crate::domain::identity::{IdentityRule, scope_for};
 use crate::domain::operation::OperationType;
 use crate::domain::person::Person;
 use crate::domain::quota::Quotas;
+use crate::domain::refusal::{Code, Refusal};
 use crate::domain::settings::{Defaults, Effective, Rates, Settings};
 use crate::domain::tenant::{Action, Role};
 use crate::gateway::catalog::Catalog;
@@ -63,6 +64,19 @@ impl Caller {
     pub fn manages(&self) -> Option<OperationType> {
         let may = self.role.may(Action::SeeServers) && self.role.may(Action::ChangeServers);
         may.then_some(self.settings.max_operation)
+    }
+
+    /// Checks an operation against the scopes of a person's token.
+    ///
+    /// # Errors
+    /// [`Code::InsufficientScope`] if the person has to log in with a broader scope first.
+    pub fn check_scope(&self, operation: OperationType) -> Result<(), Refusal> {
+        let ceiling = self.login.as_ref().and_then(|login| login.scope_ceiling);
+        if ceiling.is_none_or(|ceiling| operation <= ceiling) {
+            return Ok(());
+        }
+        let message = format!("this needs the scope {}", scope_for(operation));
+        Err(Refusal::new(Code::InsufficientScope, message).expecting(operation))
     }
 
     /// Returns the id of the tenant under which the caller's acts are recorded.

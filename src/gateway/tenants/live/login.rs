@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::id::{IdentityId, IssuerId, TenantId};
 use crate::domain::identity::{IdentityRule, TokenReach, VerifiedToken};
+use crate::domain::operation::OperationType;
 
 /// Login of a person: the token that was verified, and the versions of all that decided.
 pub struct Login {
@@ -16,6 +17,9 @@ pub struct Login {
     /// Revision of the tenant's access that mapped the person.
     pub(in crate::gateway::tenants) access_rev: i64,
     pub(in crate::gateway::tenants) token: Arc<VerifiedToken>,
+    /// Highest operation that the scopes of the token allow, where scopes refuse and do not hide (`identity.step_up`); `None`
+    /// if they refuse nothing.
+    pub(in crate::gateway::tenants) scope_ceiling: Option<OperationType>,
 }
 
 impl fmt::Debug for Login {
@@ -28,6 +32,11 @@ impl Login {
     /// Returns whether the token is for the MCP endpoints alone.
     pub fn is_mcp_only(&self) -> bool {
         self.token.reach == TokenReach::Mcp
+    }
+
+    /// Returns whether a call may be refused for the scopes of the token.
+    pub fn may_step_up(&self) -> bool {
+        self.scope_ceiling.is_some()
     }
 }
 

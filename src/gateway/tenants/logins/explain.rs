@@ -210,15 +210,21 @@ impl Tenants {
             findings.bad("person", barred(bar, &live.name, identity));
             return false;
         }
+        let scopes = granted.scope_ceiling.filter(|_| self.options.logins.step_up);
+        let granted = if scopes.is_some() { granted } else { granted.within_scopes() };
         let settings = Effective::resolve(&granted.settings, &access.tenant_settings, &self.options.defaults);
         findings.good(
             "person",
             format!(
-                "in the tenant '{}': role {}, owner '{}', identity {identity}, max_operation {}",
+                "in the tenant '{}': role {}, owner '{}', identity {identity}, max_operation {}{}",
                 live.name,
                 granted.role.as_str(),
                 holder.owner,
                 settings.max_operation.as_str(),
+                scopes.map_or_else(String::new, |scopes| format!(
+                    ", by the scopes of this token {}",
+                    scopes.as_str()
+                )),
             ),
         );
         true

@@ -10,6 +10,7 @@ use crate::domain::id::{IdentityId, KeyId};
 use crate::domain::identity::{IdentityRule, VerifiedToken, identity_id};
 use crate::domain::person::Person;
 use crate::domain::settings::{Defaults, Effective, Rates};
+use crate::gateway::LoginOptions;
 use crate::gateway::tenants::authenticate::AuthError;
 use crate::gateway::tenants::live::LiveTenant;
 use crate::gateway::tenants::live::access::{Access, Caller};
@@ -46,7 +47,8 @@ impl Access {
         live: &Arc<LiveTenant>,
         issuer: &KnownIssuer,
         (token, claims): (&Arc<VerifiedToken>, &Map<String, Value>),
-        (defaults, leeway_s): (&Defaults, i64),
+        defaults: &Defaults,
+        options: &LoginOptions,
     ) -> Result<Caller, AuthError> {
         let identity = identity_id(live.id, issuer.id, &token.subject);
         let refused = || {
@@ -61,6 +63,10 @@ impl Access {
         let issuer_key = issuer.id.to_string();
         let granted = IdentityRule::first_match(&self.rules, &issuer_key, claims);
         let granted = granted.ok_or_else(|| AuthError::NoRule(refused()))?;
+        let (granted, scope_ceiling) = match options.step_up {
+            true => (granted.clone(), granted.scope_ceiling),
+            false => (granted.within_scopes(), None),
+        };
         let principal = KeyId::of_identity(identity);
         let login = Login {
             identity,
@@ -68,6 +74,7 @@ impl Access {
             stamp: issuer.stamp,
             access_rev: self.rev,
             token: Arc::clone(token),
+            scope_ceiling,
         };
         Ok(Caller {
             tenant: Some(Arc::clone(live)),
@@ -88,7 +95,7 @@ impl Access {
             settings: Effective::resolve(&granted.settings, &self.tenant_settings, defaults),
             policies: self.policies.of(Some(principal)),
             grants: self.grants.of_key(Some(principal)),
-            expires_at: end_of(token, leeway_s),
+            expires_at: end_of(token, options.leeway_s),
             rates: Rates::resolve(&granted.settings, &self.tenant_settings, defaults),
             bucket: live.buckets.of(principal),
             login: Some(Arc::new(login)),

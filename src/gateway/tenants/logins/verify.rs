@@ -204,8 +204,7 @@ impl Tenants {
     ) -> Result<Arc<Caller>, AuthError> {
         let access = live.access();
         let access = access.as_ref().as_ref().ok_or(AuthError::Unavailable)?;
-        let terms = (&self.options.defaults, self.options.logins.leeway_s);
-        access.person(live, issuer, token, terms).map(Arc::new)
+        access.person(live, issuer, token, &self.options.defaults, &self.options.logins).map(Arc::new)
     }
 
     /// Returns whether the login of a person still holds. The token's end is not looked at.

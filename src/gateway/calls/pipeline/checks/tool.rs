@@ -98,8 +98,9 @@ pub(in crate::gateway::calls::pipeline) fn run(
             found
         }
     };
-    available(&tool)?;
     let variant = door.variant().unwrap_or(tier.call_with());
+    caller.check_scope(variant.operation().max(tier.operation()))?;
+    available(&tool)?;
     let mismatch = annotations(caller, variant, &tool)?;
     let is_mismatched = mismatch.is_some() && !caller.settings.strict;
     facts.warnings.extend(mismatch);
