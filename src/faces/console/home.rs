@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::gate::{Visit, to_login};
 use super::login::failed;
+use super::nav::Nav;
 use super::{HOME, page, record};
 use crate::domain::web_session::SessionKind;
 use crate::faces::Faces;
@@ -33,6 +34,7 @@ mod filters {
 #[derive(Template)]
 #[template(path = "home.html", config = "src/faces/console/askama.toml")]
 struct HomePage<'a> {
+    nav: Nav,
     owner: &'a str,
     role: &'static str,
     tenant: &'a str,
@@ -56,6 +58,7 @@ pub(super) async fn show(
         Err(error) => return failed(&error, &visit),
     };
     let page = HomePage {
+        nav: Nav::of(&faces, caller, visit.form_token(), None),
         owner: &caller.owner,
         role: caller.role.as_str(),
         tenant: caller.tenant_name(),

@@ -1,12 +1,17 @@
 //! The console, as a browser meets it.
 
+mod activity;
 mod browser;
 mod doors;
 mod ends;
 mod forms;
 mod login;
 mod logout;
+mod markup;
+mod permissions;
 mod provider;
+mod servers;
+mod widths;
 
 use crate::support::{Gateway, Idp, Stage, Tenant, Visitor};
 

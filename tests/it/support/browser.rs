@@ -98,6 +98,20 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
+    /// Gives the window another width, in CSS pixels.
+    pub async fn resize(&mut self, width: u32) {
+        let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+        self.ask("Emulation.setDeviceMetricsOverride", size).await;
+    }
+
+    /// Puts a cookie there as the server at this address would, for TLS or this machine alone.
+    pub async fn set_cookie(&mut self, url: &str, name: &str, value: &str) {
+        let cookie =
+            json!({"url": url, "name": name, "value": value, "path": "/", "secure": true, "httpOnly": true});
+        let set = self.ask("Network.setCookie", cookie).await;
+        assert_eq!(set["success"], true, "{set}");
+    }
+
     /// Types a text where the cursor is.
     pub async fn enter(&mut self, text: &str) {
         self.ask("Input.insertText", json!({ "text": text })).await;
