@@ -10,10 +10,12 @@ pub(in crate::faces) mod assets;
 mod form;
 mod gate;
 mod home;
+mod keys;
 mod login;
 mod moment;
 mod nav;
 mod oauth;
+mod overview;
 mod page;
 mod page_visit;
 mod permissions;
@@ -76,6 +78,10 @@ pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
         .route("/console/servers/{name}", get(servers::show))
         .route("/console/servers/{name}/{verb}", post(servers::on_server))
         .route("/console/servers/{name}/tools/{tool}/{verb}", post(servers::on_tool))
+        .route("/console/keys", get(keys::list))
+        .route("/console/keys/create", post(keys::create))
+        .route("/console/keys/{id}", get(keys::show))
+        .route("/console/keys/{id}/{verb}", post(keys::on_key))
         .route("/console/static/{name}", get(assets::serve))
         .route("/console/{*rest}", get(missing).post(missing))
         .method_not_allowed_fallback(wrong_method)

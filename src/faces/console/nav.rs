@@ -8,41 +8,52 @@ use crate::gateway::Caller;
 /// Part of the console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
+    /// The first page.
+    Overview,
     /// Records of attempts.
     Activity,
     /// Upstream servers and their tools.
     Servers,
     /// Permission requests and grants.
     Permissions,
+    /// API keys.
+    Keys,
 }
 
 impl Section {
-    const ALL: [Section; 3] = [Section::Activity, Section::Servers, Section::Permissions];
+    const ALL: [Section; 5] =
+        [Section::Overview, Section::Activity, Section::Servers, Section::Permissions, Section::Keys];
 
     /// Returns the path of the section's first page.
     pub(super) fn href(self) -> &'static str {
         match self {
+            Section::Overview => super::HOME,
             Section::Activity => "/console/activity",
             Section::Servers => "/console/servers",
             Section::Permissions => "/console/permissions",
+            Section::Keys => "/console/keys",
         }
     }
 
     /// Returns the name of the section.
     pub(super) fn name(self) -> &'static str {
         match self {
+            Section::Overview => "Overview",
             Section::Activity => "Activity",
             Section::Servers => "Servers",
             Section::Permissions => "Permissions",
+            Section::Keys => "Keys",
         }
     }
 
-    /// Returns whether a caller may see the section. Servers and permission requests are a tenant's.
+    /// Returns whether a caller may see the section. Servers, permission requests and keys are a tenant's.
     pub(super) fn is_open_to(self, caller: &Caller) -> bool {
         let needs = match self {
+            Section::Overview => return true,
             Section::Activity => return caller.role.may(Action::ReadOwnActivity),
             Section::Servers => Action::SeeServers,
             Section::Permissions => Action::SeeOwnConsent,
+            Section::Keys => Action::ManageKeys,
         };
         caller.role.may(needs) && caller.tenant_id() != TenantId::PLATFORM
     }
@@ -71,12 +82,12 @@ pub(super) struct Nav {
 }
 
 impl Nav {
-    /// Creates the head of a page of the section `here`; `None` for a page of none.
-    pub(super) fn of(faces: &Faces, caller: &Caller, csrf: String, here: Option<Section>) -> Nav {
+    /// Creates the head of a page of the section `here`.
+    pub(super) fn of(faces: &Faces, caller: &Caller, csrf: String, here: Section) -> Nav {
         let link = |section: Section| NavLink {
             href: section.href(),
             name: section.name(),
-            is_here: here == Some(section),
+            is_here: here == section,
             waiting: match section {
                 Section::Permissions => faces.gateway.consent.count_pending(caller).filter(|n| *n > 0),
                 _ => None,

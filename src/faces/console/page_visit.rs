@@ -38,6 +38,8 @@ pub(super) struct PageVisit {
     attempt: Attempt,
     path: String,
     query: String,
+    /// Origin of the page whose form was sent; empty without a form.
+    origin: String,
     /// Memory taken for the page before it is made; `None` if none was taken.
     memory: Mutex<Option<MemoryHold>>,
 }
@@ -50,11 +52,13 @@ impl FromRequestParts<Arc<Faces>> for PageVisit {
         let session = visit.session.as_ref().ok_or_else(to_login)?;
         let mut attempt = record::attempt(&visit, &session.caller);
         attempt.language = wire::headers::language(&parts.headers);
+        let origin = parts.headers.get(header::ORIGIN);
         Ok(PageVisit {
             faces: Arc::clone(faces),
             attempt,
             path: parts.uri.path().to_owned(),
             query: parts.uri.query().unwrap_or_default().to_owned(),
+            origin: origin.and_then(|origin| origin.to_str().ok()).unwrap_or_default().to_owned(),
             visit,
             memory: Mutex::default(),
         })
@@ -103,6 +107,13 @@ impl PageVisit {
         &self.path
     }
 
+    /// Returns the URL of the gateway as the visitor's clients reach it: the public one or, without one, the origin of
+    /// the page whose form was sent.
+    pub(super) fn base_url(&self) -> &str {
+        let public = self.gateway().options.logins.public_url.as_ref();
+        public.map_or(&self.origin, |public| public.as_str())
+    }
+
     /// Returns a field of the form; empty if the form does not have it.
     pub(super) fn field(&self, name: &str) -> &str {
         self.visit.form.field(name)
@@ -110,7 +121,7 @@ impl PageVisit {
 
     /// Returns the head of a page.
     pub(super) fn nav(&self, here: Section) -> Nav {
-        Nav::of(&self.faces, self.caller(), self.visit.form_token(), Some(here))
+        Nav::of(&self.faces, self.caller(), self.visit.form_token(), here)
     }
 
     /// Returns the parameters of the query, each of them one of `names`. Those that a form sent empty are left out.
@@ -191,6 +202,26 @@ impl PageVisit {
             }
             self.failed(here, &error)
         })
+    }
+
+    /// Returns the page of a sensitive read, or why there is none. Each is recorded as `what`, the name of the REST
+    /// route, however it ends.
+    pub(super) async fn answer_sensitive(
+        &self,
+        what: &'static str,
+        here: Section,
+        page: impl Future<Output = Result<Response, GatewayError>>,
+    ) -> Response {
+        let asked = self.asked();
+        let read = ReadAttempt { what, server: None, asked: &asked };
+        let log = &self.gateway().log;
+        let reading = match log.begin_read(&self.attempt, &read).await {
+            Ok(reading) => reading,
+            Err(error) => return self.failed(here, &error),
+        };
+        let page = page.await;
+        log.end_read(&self.attempt, reading, page.as_ref().map(|_| ()));
+        page.unwrap_or_else(|error| self.failed(here, &error))
     }
 
     /// Leads the visitor on after an act, or says why it was not done.
