@@ -23,6 +23,7 @@ mod provider;
 mod record;
 mod return_to;
 mod servers;
+mod tenants;
 mod text;
 
 use std::sync::Arc;
@@ -50,6 +51,8 @@ const CALLBACK: &str = "/oauth/callback";
 const CLIENT: &str = "/oauth/client.json";
 /// Path of a provider's notices of logouts.
 const NOTICE: &str = "/oauth/backchannel-logout";
+/// Path of the platform operator's list of tenants.
+const TENANTS: &str = "/console/tenants";
 /// Path of the end of a session.
 const LOGOUT: &str = "/console/logout";
 
@@ -82,6 +85,9 @@ pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
         .route("/console/keys/create", post(keys::create))
         .route("/console/keys/{id}", get(keys::show))
         .route("/console/keys/{id}/{verb}", post(keys::on_key))
+        .route(TENANTS, get(tenants::list))
+        .route("/console/tenants/leave", post(tenants::leave))
+        .route("/console/tenants/{name}/enter", post(tenants::enter))
         .route("/console/static/{name}", get(assets::serve))
         .route("/console/{*rest}", get(missing).post(missing))
         .method_not_allowed_fallback(wrong_method)

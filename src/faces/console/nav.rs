@@ -1,7 +1,7 @@
 //! Navigation: the sections that a visitor's role may see.
 
 use crate::domain::id::TenantId;
-use crate::domain::tenant::Action;
+use crate::domain::tenant::{Action, Role};
 use crate::faces::Faces;
 use crate::gateway::Caller;
 
@@ -18,11 +18,19 @@ pub(super) enum Section {
     Permissions,
     /// API keys.
     Keys,
+    /// Tenants of the deployment.
+    Tenants,
 }
 
 impl Section {
-    const ALL: [Section; 5] =
-        [Section::Overview, Section::Activity, Section::Servers, Section::Permissions, Section::Keys];
+    const ALL: [Section; 6] = [
+        Section::Overview,
+        Section::Activity,
+        Section::Servers,
+        Section::Permissions,
+        Section::Keys,
+        Section::Tenants,
+    ];
 
     /// Returns the path of the section's first page.
     pub(super) fn href(self) -> &'static str {
@@ -32,6 +40,7 @@ impl Section {
             Section::Servers => "/console/servers",
             Section::Permissions => "/console/permissions",
             Section::Keys => "/console/keys",
+            Section::Tenants => super::TENANTS,
         }
     }
 
@@ -43,6 +52,7 @@ impl Section {
             Section::Servers => "Servers",
             Section::Permissions => "Permissions",
             Section::Keys => "Keys",
+            Section::Tenants => "Tenants",
         }
     }
 
@@ -51,6 +61,7 @@ impl Section {
         let needs = match self {
             Section::Overview => return true,
             Section::Activity => return caller.role.may(Action::ReadOwnActivity),
+            Section::Tenants => return caller.role.may(Action::ManageTenants),
             Section::Servers => Action::SeeServers,
             Section::Permissions => Action::SeeOwnConsent,
             Section::Keys => Action::ManageKeys,
@@ -77,6 +88,8 @@ pub(super) struct Nav {
     pub(super) links: Vec<NavLink>,
     /// Owner of the visitor's key.
     pub(super) owner: String,
+    /// Name of the tenant that the platform operator acts in; `None` for others, and in no tenant.
+    pub(super) tenant: Option<String>,
     /// Hidden text of the session's forms.
     pub(super) csrf: String,
 }
@@ -94,6 +107,12 @@ impl Nav {
             },
         };
         let open = Section::ALL.into_iter().filter(|section| section.is_open_to(caller));
-        Nav { links: open.map(link).collect(), owner: caller.owner.clone(), csrf }
+        let is_in_one = caller.role == Role::Platform && caller.tenant_id() != TenantId::PLATFORM;
+        Nav {
+            links: open.map(link).collect(),
+            owner: caller.owner.clone(),
+            tenant: is_in_one.then(|| caller.tenant_name().to_owned()),
+            csrf,
+        }
     }
 }

@@ -147,7 +147,7 @@ impl PageVisit {
     /// [`GatewayError::Forbidden`] says what to do.
     pub(super) fn needs_tenant(&self) -> Result<(), GatewayError> {
         if self.caller().tenant_id() == TenantId::PLATFORM {
-            let text = "The platform operator's key is in no tenant. Log in with a key of the tenant to see this page.";
+            let text = "The platform operator is in no tenant: choose one at Tenants.";
             return Err(GatewayError::Forbidden(text.to_owned()));
         }
         Ok(())

@@ -13,6 +13,7 @@ mod overview;
 mod permissions;
 mod provider;
 mod servers;
+mod tenants;
 mod widths;
 
 use crate::support::{Gateway, Idp, Stage, Tenant, Visitor};

@@ -196,7 +196,7 @@ async fn roles_see_and_decide_as_over_the_api() {
     let platform = Visitor::with_key(&stage.gateway, &stage.platform()).await;
     let page = platform.get("/console/permissions").await;
     page.expect(403);
-    assert!(page.text.contains("Log in with a key of the tenant"), "{page:?}");
+    assert!(page.text.contains("choose one at Tenants"), "{page:?}");
     let links = attributes(&platform.get("/console").await.text, "href");
     assert!(
         !links.contains(&"/console/permissions".to_owned())
