@@ -52,7 +52,7 @@ text_enum! {
         Rest = "rest",
         /// The command line, which uses `/api/v1`.
         Cli = "cli",
-        /// The console; no record of it is written yet.
+        /// The console.
         Console = "console",
         /// The gateway itself.
         System = "system",

@@ -52,6 +52,8 @@ text_enum! {
         Rest = "rest",
         /// The command line.
         Cli = "cli",
+        /// The console.
+        Console = "console",
         /// A question through the caller's own client.
         Elicitation = "elicitation",
         /// The Agent Client Protocol.

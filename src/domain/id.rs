@@ -109,6 +109,11 @@ pub fn is_name(text: &str) -> bool {
         && !text.contains("--")
 }
 
+/// Returns whether a text can be the name of a tool at its server.
+pub fn is_tool_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= TOOL_NAME_BYTES_MAX && !text.contains('\0')
+}
+
 /// Splits `server:tool` at the first colon; `None` when either part cannot be a name.
 pub fn split_canonical(name: &str) -> Option<(&str, &str)> {
     let (server, tool) = name.split_once(':')?;
@@ -126,6 +131,14 @@ mod tests {
         }
         for bad in ["", "-a", "a-", "a--b", "A", "a_b", "a:b", "x".repeat(33).as_str(), "é"] {
             assert!(!is_name(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn tools_may_have_almost_any_name() {
+        assert!(is_tool_name("a/b:c"));
+        for bad in ["", "a\0", "x".repeat(TOOL_NAME_BYTES_MAX + 1).as_str()] {
+            assert!(!is_tool_name(bad), "{bad:?}");
         }
     }
 

@@ -22,6 +22,7 @@ pub mod id;
 pub mod identity;
 pub mod intent;
 pub mod json;
+pub mod known_client;
 pub mod log_line;
 pub mod measure;
 pub mod names;

@@ -1,4 +1,4 @@
-//! Floor 3: the faces. `mcp`, `rest`, `acp` and `console` share `http`, `auth` and `wire`, and know nothing of each other. `cli` is a client
+//! Floor 3: the faces. `mcp`, `rest`, `acp` and `console` share `http`, `auth`, `query` and `wire`, and know nothing of each other. `cli` is a client
 //! of `rest`, and meets it on the wire only.
 
 mod acp;
@@ -15,6 +15,7 @@ mod impatient;
 mod landing;
 mod listener;
 pub mod mcp;
+mod query;
 mod request;
 pub mod rest;
 mod session_cookie;

@@ -11,6 +11,8 @@ use crate::domain::web_session::CookieSecret;
 pub(super) const SESSION: &str = "__Host-mcpproxy";
 /// Name of the cookie that binds a login under way to its browser.
 pub(super) const FLOW: &str = "__Host-mcpproxy-flow";
+/// Name of the cookie that holds the name of the tenant in which the platform operator acts.
+pub(super) const TENANT: &str = "__Host-mcpproxy-tenant";
 /// Request header of a page's script, with the text that forms of the session carry.
 const CSRF: &str = "X-CSRF-Token";
 

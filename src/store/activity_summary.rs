@@ -72,6 +72,8 @@ pub struct ActivitySummary {
     pub counts: Vec<ActivityCount>,
     /// Tools with the most calls, in descending order.
     pub tools: Vec<CallSummary>,
+    /// Tools with the longest durations, by 95th percentile, in descending order.
+    pub slowest: Vec<CallSummary>,
     /// Servers with the most calls, in descending order.
     pub servers: Vec<CallSummary>,
     /// Numbers of calls that a policy did not simply allow, by decision.
@@ -270,8 +272,12 @@ impl Sums {
         decisions.sort_unstable_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.cmp(b)));
         decisions.truncate(top);
         let tool = |((server, tool), tally): &(&(String, String), &Tally)| tally.summary(server, Some(tool));
+        let mut timed: Vec<_> =
+            tools.iter().filter_map(|tool| Some((tool.1.quantile_ms(0.95)?, tool))).collect();
+        timed.sort_by(|(one, _), (other, _)| other.total_cmp(one));
         ActivitySummary {
             tools: tools.iter().take(top).map(tool).collect(),
+            slowest: timed.iter().take(top).map(|(_, timed)| tool(timed)).collect(),
             servers: servers.iter().take(top).map(|(name, tally)| tally.summary(name, None)).collect(),
             counts: self.counts.into_iter().map(count).collect(),
             by_decision: by_decision.into_iter().collect(),
@@ -365,6 +371,24 @@ mod tests {
             assert!(off < 0.05, "{got:?} instead of {want}");
         }
         assert_eq!(Tally::default().quantile_ms(0.5), None);
+    }
+
+    #[test]
+    fn the_slowest_come_first_and_refused_calls_took_no_time() {
+        let mut sums = Sums::default();
+        for (tool, outcome, ms, count) in [
+            ("often", "other", 1.0, 50),
+            ("slow", "failed", 900.0, 1),
+            ("slower", "other", 5000.0, 2),
+            ("shut", "refused", 1.0, 90),
+        ] {
+            sums.add(cell(tool, outcome, ms, count));
+        }
+        let names =
+            |tools: &[CallSummary]| tools.iter().filter_map(|tool| tool.tool.clone()).collect::<Vec<_>>();
+        let summary = sums.summary(5);
+        assert_eq!(names(&summary.slowest), ["slower", "slow", "often"]);
+        assert_eq!(names(&summary.tools), ["shut", "often", "slower", "slow"]);
     }
 
     #[test]

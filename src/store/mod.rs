@@ -6,6 +6,7 @@
 //! checks the role itself. LISTEN, migrations and partition upkeep use connections of their own.
 
 mod activity_find;
+mod activity_minutes;
 mod activity_read;
 mod activity_summary;
 mod activity_tail;
@@ -60,6 +61,7 @@ mod web_provenance;
 mod web_sessions;
 
 pub use activity_find::ActivityHits;
+pub use activity_minutes::MinuteCalls;
 pub use activity_read::{ActivityFilter, ActivityRow};
 pub use activity_summary::{ActivityCount, ActivitySummary, CallSummary, DecisionCount, SummaryScope};
 pub use activity_tail::{Commit, Tail};

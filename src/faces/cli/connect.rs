@@ -13,13 +13,14 @@ use clap::Args;
 use http::Method;
 use serde_json::{Value, json};
 
-use self::clients::{ConnectedClient, KEY_HEADER};
+use self::clients::ConnectedClient;
 use self::edit::{WrittenServer, server_in, taken_away};
 use super::client::{ApiClient, ApiQuery};
 use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, text};
 use super::{input, key};
+use crate::domain::known_client::KEY_HEADER;
 
 /// Longest time until every replica knows a new key.
 const KNOWN_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -86,7 +87,7 @@ impl ConnectCommand {
         let url = api.at("mcp").to_string();
         let text = self.server(&url, &key.secret).added_to("").map_err(Failure::Usage)?;
         output::line(text.trim_end())?;
-        if let Some(link) = self.client.link(&self.name, &url, &key.secret) {
+        if let Some(link) = self.client.known().link(&self.name, &url, &key.secret) {
             output::line(&format!("\n{link}"))?;
         }
         if let Some(file) = self.client.file() {
@@ -164,7 +165,7 @@ impl ConnectCommand {
             Value::String(_) => server.get(name) == Some(&value),
             _ => true,
         };
-        let members = self.client.members(url, "");
+        let members = self.client.known().members(url, "");
         let headers = members.iter().find(|(_, value)| value.is_object()).map_or("headers", |(name, _)| name);
         let key = server.get(headers).and_then(|headers| headers.get(KEY_HEADER)).and_then(Value::as_str);
         let is_whole = members.into_iter().all(wanted) && taken_away(&server, self.client).is_empty();
@@ -252,7 +253,7 @@ impl ConnectCommand {
     async fn new_key(&self, api: &ApiClient) -> Result<ClientKey, Failure> {
         let mut body = json!({
             "role": "agent",
-            "name": format!("{}-{}", self.name, self.client.name()),
+            "name": format!("{}-{}", self.name, self.client.known().name()),
             // an IDE may be told to approve reads by itself
             "settings": {"unannotated_tools": "distrust"},
         });

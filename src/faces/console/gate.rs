@@ -10,6 +10,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::form::Form;
 use super::{CALLBACK, CHOICE, CLIENT, LOGIN, LOGOUT, NOTICE, PROVIDER, page, return_to};
+use crate::domain::id::{TenantId, is_name};
+use crate::domain::tenant::Role;
 use crate::domain::web_session::CookieSecret;
 use crate::faces::auth::{HeaderFault, single};
 use crate::faces::hosts::{HasOwnPages, check_host, check_origin, host, is_own_origin};
@@ -19,6 +21,8 @@ use crate::gateway::{AuthError, Client, ConsoleSession, SUSPENDED};
 
 /// Prefix of the files that pages load, which are open to everybody.
 const STATIC: &str = "/console/static/";
+/// Character before the tenant in the hidden text of forms.
+const TENANT_MARK: char = '~';
 /// Paths that need no session.
 const OPEN: [&str; 7] = [LOGIN, LOGOUT, PROVIDER, CHOICE, CALLBACK, CLIENT, NOTICE];
 /// Paths of changes that no form of a session makes.
@@ -47,9 +51,14 @@ impl Visit {
         Some(&self.request_id)
     }
 
-    /// Returns the hidden text of the session's forms; empty without a session.
+    /// Returns the hidden text of the session's forms; empty without a session. It ends with the tenant that the platform
+    /// operator has chosen, so that a form of one tenant does nothing in another.
     pub(super) fn form_token(&self) -> String {
-        self.secret.as_ref().map(CookieSecret::form_token).unwrap_or_default()
+        let token = self.secret.as_ref().map(CookieSecret::form_token).unwrap_or_default();
+        match chosen_tenant(self.session.as_ref()) {
+            "" => token,
+            tenant => format!("{token}{TENANT_MARK}{tenant}"),
+        }
     }
 }
 
@@ -112,11 +121,12 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
     let address =
         peer.as_ref().map(|peer| client::ClientAddress::of(peer.address, headers, &faces.connections).0);
     let cookie = session_cookie::value(headers, session_cookie::SESSION).map_err(faulty)?;
+    let tenant = session_cookie::value(headers, session_cookie::TENANT).map_err(faulty)?;
     let is_static = path.starts_with(STATIC);
     let is_open = is_static || OPEN.contains(&path);
     let session = match cookie.filter(|_| !is_static) {
         None => None,
-        Some(cookie) => match faces.gateway.tenants.web_session(cookie, None).await {
+        Some(cookie) => match session_of(faces, cookie, tenant).await {
             Ok(session) => Some(session),
             Err(AuthError::Unauthenticated | AuthError::TokenExpired) => None,
             Err(_) if is_open => None,
@@ -138,7 +148,11 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
         let to = if is_change { LOGIN.to_owned() } else { return_to::login_for(place) };
         return Err(Redirect::to(&to).into_response().into());
     }
-    let is_form = |secret: &CookieSecret| secret.is_form_token(form.field("csrf"));
+    let text = form.field("csrf");
+    let (token, of_tenant) = text.split_once(TENANT_MARK).unwrap_or((text, ""));
+    // a logout is one wherever its form was made
+    let is_here = path == LOGOUT || of_tenant == chosen_tenant(session.as_ref());
+    let is_form = |secret: &CookieSecret| secret.is_form_token(token) && is_here;
     if is_change && !WITHOUT_FORM.contains(&path) && !secret.as_ref().is_some_and(is_form) {
         return Err(forbidden("This form is not of your session any more: load its page again.").into());
     }
@@ -154,6 +168,25 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
     let visit = Arc::new(Visit { session, secret, form, peer, address, client, request_id });
     request.extensions_mut().insert(Arc::clone(&visit));
     Ok((request, visit))
+}
+
+/// Returns the name of the tenant that the platform operator has chosen; empty for none, and for others.
+fn chosen_tenant(session: Option<&ConsoleSession>) -> &str {
+    let caller = session.map(|session| &session.caller);
+    let caller =
+        caller.filter(|caller| caller.role == Role::Platform && caller.tenant_id() != TenantId::PLATFORM);
+    caller.map_or("", |caller| caller.tenant_name())
+}
+
+/// Returns the session of a cookie. The platform operator acts in the tenant of this name if there is one, and
+/// otherwise in none.
+async fn session_of(faces: &Faces, cookie: &str, tenant: Option<&str>) -> Result<ConsoleSession, AuthError> {
+    let tenants = &faces.gateway.tenants;
+    let tenant = tenant.filter(|name| is_name(name));
+    match tenants.web_session(cookie, tenant).await {
+        Err(AuthError::NoSuchTenant) if tenant.is_some() => tenants.web_session(cookie, None).await,
+        found => found,
+    }
 }
 
 /// Returns the page for a session whose holder is not let in now.

@@ -1,4 +1,4 @@
-//! The first page: who the visitor is, and the visitor's sessions.
+//! The first page: an overview of the tenant, who the visitor is, and the visitor's sessions.
 
 use std::sync::Arc;
 
@@ -12,6 +12,8 @@ use uuid::Uuid;
 
 use super::gate::{Visit, to_login};
 use super::login::failed;
+use super::nav::{Nav, Section};
+use super::overview::Overview;
 use super::{HOME, page, record};
 use crate::domain::web_session::SessionKind;
 use crate::faces::Faces;
@@ -33,6 +35,9 @@ mod filters {
 #[derive(Template)]
 #[template(path = "home.html", config = "src/faces/console/askama.toml")]
 struct HomePage<'a> {
+    nav: Nav,
+    /// Overview of the tenant; `None` for the platform operator.
+    overview: Option<Overview>,
     owner: &'a str,
     role: &'static str,
     tenant: &'a str,
@@ -51,11 +56,14 @@ pub(super) async fn show(
 ) -> Response {
     let Some(session) = &visit.session else { return to_login() };
     let caller = &session.caller;
+    let now = record::attempt(&visit, caller).started_at;
     let sessions = match faces.gateway.tenants.web_sessions_of(caller).await {
         Ok(sessions) => sessions,
         Err(error) => return failed(&error, &visit),
     };
     let page = HomePage {
+        nav: Nav::of(&faces, caller, visit.form_token(), Section::Overview),
+        overview: Overview::of(&faces.gateway, caller, now).await,
         owner: &caller.owner,
         role: caller.role.as_str(),
         tenant: caller.tenant_name(),

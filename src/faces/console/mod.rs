@@ -4,16 +4,27 @@
 //! A gate of its own checks host, origin, session and, for every change, the hidden text of the session's forms, before anything is
 //! routed. Pages work without a script, load nothing from elsewhere, and are written by templates, which escape every value.
 
+mod act;
+mod activity;
 pub(in crate::faces) mod assets;
 mod form;
 mod gate;
 mod home;
+mod keys;
 mod login;
+mod moment;
+mod nav;
 mod oauth;
+mod overview;
 mod page;
+mod page_visit;
+mod permissions;
 mod provider;
 mod record;
 mod return_to;
+mod servers;
+mod tenants;
+mod text;
 
 use std::sync::Arc;
 
@@ -40,6 +51,8 @@ const CALLBACK: &str = "/oauth/callback";
 const CLIENT: &str = "/oauth/client.json";
 /// Path of a provider's notices of logouts.
 const NOTICE: &str = "/oauth/backchannel-logout";
+/// Path of the platform operator's list of tenants.
+const TENANTS: &str = "/console/tenants";
 /// Path of the end of a session.
 const LOGOUT: &str = "/console/logout";
 
@@ -59,6 +72,22 @@ pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
         .route(CLIENT, get(oauth::client))
         .route(NOTICE, post(oauth::notice))
         .route("/console/sessions/{id}/end", post(home::end_session))
+        .route("/console/activity", get(activity::list))
+        .route("/console/activity/{id}", get(activity::detail::show))
+        .route("/console/permissions", get(permissions::list))
+        .route("/console/consent/{id}/decision", post(permissions::decide))
+        .route("/console/consent/grants/{id}/revoke", post(permissions::revoke))
+        .route("/console/servers", get(servers::list))
+        .route("/console/servers/{name}", get(servers::show))
+        .route("/console/servers/{name}/{verb}", post(servers::on_server))
+        .route("/console/servers/{name}/tools/{tool}/{verb}", post(servers::on_tool))
+        .route("/console/keys", get(keys::list))
+        .route("/console/keys/create", post(keys::create))
+        .route("/console/keys/{id}", get(keys::show))
+        .route("/console/keys/{id}/{verb}", post(keys::on_key))
+        .route(TENANTS, get(tenants::list))
+        .route("/console/tenants/leave", post(tenants::leave))
+        .route("/console/tenants/{name}/enter", post(tenants::enter))
         .route("/console/static/{name}", get(assets::serve))
         .route("/console/{*rest}", get(missing).post(missing))
         .method_not_allowed_fallback(wrong_method)

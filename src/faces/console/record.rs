@@ -10,7 +10,7 @@ use crate::gateway::{Act, Attempt, Caller, GatewayError};
 use super::gate::Visit;
 
 /// Returns an attempt of a visitor as this caller.
-fn attempt(visit: &Visit, caller: &Arc<Caller>) -> Attempt {
+pub(super) fn attempt(visit: &Visit, caller: &Arc<Caller>) -> Attempt {
     let mut attempt = Attempt::now(Arc::clone(caller), Source::Console);
     attempt.request_id = visit.request_id().map(str::to_owned);
     attempt.client = visit.client.clone();

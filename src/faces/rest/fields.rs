@@ -1,13 +1,13 @@
 //! Fields of a request's body: each known, each of the right type.
 
-use std::borrow::Cow;
-
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::domain::json::Member;
 use crate::gateway::GatewayError;
+
+pub(super) use crate::faces::query::{clip, unknown};
 
 /// Meaning of `null` in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,16 +16,6 @@ pub(super) enum Nulls {
     Absent,
     /// `null` is a value of its own: when something is changed.
     Kept,
-}
-
-/// Returns the error for an unknown name, with the known ones.
-pub(super) fn unknown(what: &str, name: &str, known: &[&str]) -> GatewayError {
-    let known = if known.is_empty() {
-        "there is none here".to_owned()
-    } else {
-        format!("known: {}", known.join(", "))
-    };
-    GatewayError::invalid(name, format!("unknown {what} '{name}'; {known}"))
 }
 
 /// Most values within one field, counted by the `,`, `[` and `{` before them. Each takes far more memory than its text.
@@ -247,16 +237,6 @@ fn has_nul(value: &Value) -> bool {
         Value::Array(items) => items.iter().any(has_nul),
         Value::Object(members) => members.iter().any(|(name, value)| name.contains('\0') || has_nul(value)),
         _ => false,
-    }
-}
-
-/// Returns a text short enough to be repeated in an error.
-pub(super) fn clip(text: &str) -> Cow<'_, str> {
-    /// Longest text repeated, in characters.
-    const SHOWN_CHARS_MAX: usize = 64;
-    match text.char_indices().nth(SHOWN_CHARS_MAX) {
-        None => Cow::Borrowed(text),
-        Some((at, _)) => Cow::Owned(format!("{}…", text.get(..at).unwrap_or_default())),
     }
 }
 

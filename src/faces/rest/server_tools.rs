@@ -15,7 +15,7 @@ use super::show;
 use super::show::RestAnswer;
 use crate::domain::annotations::{Tier, Unannotated};
 use crate::domain::drift::Drift;
-use crate::domain::id::TOOL_NAME_BYTES_MAX;
+use crate::domain::id::is_tool_name;
 use crate::domain::operation::Variant;
 use crate::domain::overrides::Hints;
 use crate::domain::publish::Published;
@@ -98,10 +98,6 @@ pub(super) fn shown(tool: &ToolView, unannotated: Unannotated) -> Result<Shown<'
     })
 }
 
-pub(super) fn is_tool_name(text: &str) -> bool {
-    !text.is_empty() && text.len() <= TOOL_NAME_BYTES_MAX && !text.contains('\0')
-}
-
 pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let mut page = params.page()?;
     let after = page.after(String::new(), |key| is_tool_name(key).then(|| key.to_owned()))?;
@@ -180,13 +176,5 @@ mod tests {
         }
         "#);
         assert_eq!(of(Unannotated::Distrust)["tier"], "destructive");
-    }
-
-    #[test]
-    fn names_that_cannot_be() {
-        assert!(is_tool_name("a/b:c"));
-        for bad in ["", "a\0", "x".repeat(TOOL_NAME_BYTES_MAX + 1).as_str()] {
-            assert!(!is_tool_name(bad), "{bad:?}");
-        }
     }
 }

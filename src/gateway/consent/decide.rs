@@ -31,6 +31,16 @@ pub struct DecideRequest {
     pub via: DecidedVia,
 }
 
+impl ConsentView {
+    /// Checks that a caller may decide so out of band, over REST, the command line or the console.
+    ///
+    /// # Errors
+    /// The reason for which the caller may not.
+    pub fn may_decide(&self, caller: &Caller, decision: ConsentDecision) -> Result<(), MayNotDecide> {
+        out_of_band(caller, self, decision).map(drop)
+    }
+}
+
 impl Consent {
     /// Decides a pending request.
     ///
@@ -103,7 +113,7 @@ impl Consent {
             comment: comment.map(|comment| redact::redact(&comment).into_owned()),
             grant,
             author: self.author_of(attempt),
-            is_recorded: matches!(via, DecidedVia::Rest | DecidedVia::Cli),
+            is_recorded: matches!(via, DecidedVia::Rest | DecidedVia::Cli | DecidedVia::Console),
         };
         self.tenants.keep_person(caller).await.map_err(store)?;
         match self.store.decide_consent(tenant, &new).await.map_err(store)? {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use chrono::{DateTime, Utc};
 use ulid::Ulid;
 use uuid::Uuid;
 
@@ -9,6 +10,7 @@ use super::Log;
 use super::activity::Pending;
 use super::attempt::Attempt;
 use crate::domain::activity::{Record, RecordKind, Source, Status};
+use crate::domain::id::KeyId;
 use crate::domain::provenance::{self, LedgerRecord, LedgerRow};
 use crate::domain::redact;
 use crate::domain::tenant::Action;
@@ -17,7 +19,9 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::outlive::Outlive;
 use crate::gateway::tenants::Caller;
 use crate::gateway::tenants::Shed;
-use crate::store::{ActivityFilter, ActivityHits, ActivityRow, ActivitySummary, StoreError, SummaryScope};
+use crate::store::{
+    ActivityFilter, ActivityHits, ActivityRow, ActivitySummary, MinuteCalls, StoreError, SummaryScope,
+};
 
 /// Most bytes of each text in the record of an administrator's act.
 pub(super) const ACT_BYTES_MAX: usize = 2000;
@@ -51,6 +55,15 @@ impl Caller {
             filter.key = self.key;
         }
         Ok(Some(filter))
+    }
+
+    /// Returns the key to whose records this caller is narrowed; `None` for a caller that may see all of its tenant.
+    fn own_records(&self) -> Result<Option<KeyId>, GatewayError> {
+        self.authorise(Action::ReadOwnActivity)?;
+        match self.authorise(Action::ReadActivity) {
+            Ok(()) => Ok(None),
+            Err(error) => self.key.ok_or(error).map(Some),
+        }
     }
 }
 
@@ -116,13 +129,28 @@ impl Log {
         caller: &Caller,
         mut scope: SummaryScope,
     ) -> Result<ActivitySummary, GatewayError> {
-        caller.authorise(Action::ReadOwnActivity)?;
-        if let Err(error) = caller.authorise(Action::ReadActivity) {
-            scope.key = Some(caller.key.ok_or(error)?);
+        if let Some(own) = caller.own_records()? {
+            scope.key = Some(own);
         }
         let _turn = self.report_lane.enter(caller.tenant_id()).await?;
         let summary = self.store.summarize_activity(caller.tenant_id(), &scope, SUMMARY_TOP).await;
         summary.map_err(|error| GatewayError::from_store(error, "activity record"))
+    }
+
+    /// Counts the calls that began from `start`, inclusive, to `end`, exclusive, by minute and outcome; minutes without
+    /// calls are left out. A key that may see only its own records gets only those counted.
+    ///
+    /// # Errors
+    /// As [`Log::summarize_activity`].
+    pub async fn count_minutes(
+        &self,
+        caller: &Caller,
+        range: (DateTime<Utc>, DateTime<Utc>),
+    ) -> Result<Vec<MinuteCalls>, GatewayError> {
+        let own = caller.own_records()?;
+        let _turn = self.report_lane.enter(caller.tenant_id()).await?;
+        let minutes = self.store.count_minutes(caller.tenant_id(), own, range).await;
+        minutes.map_err(|error| GatewayError::from_store(error, "activity record"))
     }
 
     /// Returns one record.

@@ -1,13 +1,21 @@
 //! The console, as a browser meets it.
 
+mod activity;
 mod browser;
 mod doors;
 mod ends;
 mod forms;
+mod keys;
 mod login;
 mod logout;
+mod markup;
+mod overview;
+mod permissions;
 mod provider;
 mod real_provider;
+mod servers;
+mod tenants;
+mod widths;
 
 use crate::support::{Gateway, Idp, Stage, Tenant, Visitor};
 

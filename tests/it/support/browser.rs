@@ -4,9 +4,12 @@
 //! ends.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -15,6 +18,8 @@ use tokio::time::timeout;
 
 /// Longest wait for one answer, the first one after the start among them.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Source of axe-core, which audits pages for people who use them without eyes or without a mouse.
+const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/node_modules/axe-core/axe.min.js");
 /// Starts the program with the pipes where it looks for them.
 const LAUNCH: &str = r#"exec chromium "$@" 3<&0 4>&1 </dev/null >/dev/null"#;
 /// Flags of the start. The last one keeps it off every network.
@@ -96,6 +101,53 @@ impl Browser {
         let answer = self.ask("Runtime.evaluate", asked).await;
         assert!(answer["exceptionDetails"].is_null(), "{answer}");
         answer["result"]["value"].clone()
+    }
+
+    /// Gives the window another width, in CSS pixels.
+    pub async fn resize(&mut self, width: u32) {
+        let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+        self.ask("Emulation.setDeviceMetricsOverride", size).await;
+        // as on a phone, where they take no room
+        self.ask("Emulation.setScrollbarsHidden", json!({"hidden": true})).await;
+    }
+
+    /// Chooses the system's colours: `light` or `dark`.
+    pub async fn set_scheme(&mut self, scheme: &str) {
+        let feature = json!({"name": "prefers-color-scheme", "value": scheme});
+        self.ask("Emulation.setEmulatedMedia", json!({ "features": [feature] })).await;
+    }
+
+    /// Writes a picture of the whole page into a file (PNG).
+    pub async fn picture(&mut self, path: &Path) {
+        let size = self.ask("Page.getLayoutMetrics", json!({})).await["cssContentSize"].clone();
+        let clip = json!({"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1});
+        let asked = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
+        let taken = self.ask("Page.captureScreenshot", asked).await;
+        let bytes = STANDARD.decode(taken["data"].as_str().unwrap()).unwrap();
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    /// Runs axe-core in the page. Returns what it finds against the page: rule and element.
+    pub async fn audit(&mut self) -> Vec<String> {
+        self.ask("Emulation.setScriptExecutionDisabled", json!({"value": false})).await;
+        let source = std::fs::read_to_string(AXE).expect("axe-core (npm ci in tests/clients)");
+        let loads = json!({"expression": format!("{source}; typeof axe.run"), "returnByValue": true});
+        assert_eq!(self.ask("Runtime.evaluate", loads).await["result"]["value"], "function");
+        let script = "axe.run(document).then(found => JSON.stringify(found.violations.flatMap(rule =>
+            rule.nodes.map(node => `${rule.id}: ${node.html} ${node.failureSummary}`))))";
+        let asked = json!({"expression": script, "returnByValue": true, "awaitPromise": true});
+        let answer = self.ask("Runtime.evaluate", asked).await;
+        self.ask("Emulation.setScriptExecutionDisabled", json!({"value": true})).await;
+        serde_json::from_str(answer["result"]["value"].as_str().expect("a list")).unwrap()
+    }
+
+    /// Puts a cookie there as the server at this address would, for TLS or this machine alone.
+    pub async fn set_cookie(&mut self, url: &str, name: &str, value: &str) {
+        let cookie =
+            json!({"url": url, "name": name, "value": value, "path": "/", "secure": true, "httpOnly": true});
+        let set = self.ask("Network.setCookie", cookie).await;
+        assert_eq!(set["success"], true, "{set}");
     }
 
     /// Types a text where the cursor is.

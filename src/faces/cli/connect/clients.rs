@@ -1,19 +1,11 @@
-//! MCP clients that `mcpproxy connect` knows: the file in which each keeps its servers, and the form of a server there.
-//!
-//! `docs/clients.md` has the sources.
+//! MCP clients that `mcpproxy connect` knows, and the file of each on this machine.
 
 use std::path::PathBuf;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Value, json};
 
 use super::super::input;
-
-/// Request header that carries a key.
-pub(super) const KEY_HEADER: &str = "X-API-Key";
+use crate::domain::known_client::KnownClient;
 
 /// An MCP client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,16 +28,16 @@ pub(super) enum ConnectedClient {
 }
 
 impl ConnectedClient {
-    /// Returns the name on the command line.
-    pub(super) fn name(self) -> &'static str {
+    /// Returns the client itself.
+    pub(super) fn known(self) -> KnownClient {
         match self {
-            ConnectedClient::ClaudeCode => "claude-code",
-            ConnectedClient::Codex => "codex",
-            ConnectedClient::Cursor => "cursor",
-            ConnectedClient::VsCode => "vscode",
-            ConnectedClient::Gemini => "gemini",
-            ConnectedClient::Windsurf => "windsurf",
-            ConnectedClient::Inspector => "inspector",
+            ConnectedClient::ClaudeCode => KnownClient::ClaudeCode,
+            ConnectedClient::Codex => KnownClient::Codex,
+            ConnectedClient::Cursor => KnownClient::Cursor,
+            ConnectedClient::VsCode => KnownClient::VsCode,
+            ConnectedClient::Gemini => KnownClient::Gemini,
+            ConnectedClient::Windsurf => KnownClient::Windsurf,
+            ConnectedClient::Inspector => KnownClient::Inspector,
         }
     }
 
@@ -69,48 +61,5 @@ impl ConnectedClient {
             ConnectedClient::Windsurf => home.join(".codeium/windsurf/mcp_config.json"),
             ConnectedClient::Inspector => home.join(".config/mcpproxy/inspector.json"),
         })
-    }
-
-    /// Returns the member of the file that holds the servers.
-    pub(super) fn section(self) -> &'static str {
-        match self {
-            ConnectedClient::Codex => "mcp_servers",
-            ConnectedClient::VsCode => "servers",
-            _ => "mcpServers",
-        }
-    }
-
-    /// Returns the members of a server, in the order in which they are written.
-    pub(super) fn members(self, url: &str, key: &str) -> Vec<(&'static str, Value)> {
-        let headers = json!({ KEY_HEADER: key });
-        match self {
-            ConnectedClient::ClaudeCode | ConnectedClient::VsCode | ConnectedClient::Inspector => {
-                vec![("type", "http".into()), ("url", url.into()), ("headers", headers)]
-            }
-            ConnectedClient::Codex => vec![("url", url.into()), ("http_headers", headers)],
-            ConnectedClient::Gemini => vec![("httpUrl", url.into()), ("headers", headers)],
-            ConnectedClient::Windsurf => vec![("serverUrl", url.into()), ("headers", headers)],
-            ConnectedClient::Cursor => vec![("url", url.into()), ("headers", headers)],
-        }
-    }
-
-    /// Returns the link that has the client install the server; `None` for a client without such links.
-    pub(super) fn link(self, name: &str, url: &str, key: &str) -> Option<String> {
-        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-        let server: serde_json::Map<String, Value> =
-            self.members(url, key).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        match self {
-            ConnectedClient::Cursor => {
-                let config = STANDARD.encode(Value::Object(server).to_string());
-                let (name, config) = (encoded(name), encoded(&config));
-                Some(format!("cursor://anysphere.cursor-deeplink/mcp/install?name={name}&config={config}"))
-            }
-            ConnectedClient::VsCode => {
-                let mut server = server;
-                server.insert("name".to_owned(), name.into());
-                Some(format!("vscode:mcp/install?{}", encoded(&Value::Object(server).to_string())))
-            }
-            _ => None,
-        }
     }
 }

@@ -57,7 +57,7 @@ impl WrittenServer<'_> {
         }
         let fault = |fault: json::JsonFault| format!("cannot be read as JSON: {fault}");
         let top = json::members(&plain).map_err(fault)?;
-        let section = self.client.section();
+        let section = self.client.known().section();
         let Some(servers) = top.iter().find(|member| member.name == section) else {
             let entry =
                 format!("\"{section}\": {{\n    {}: {}\n  }}", quoted(self.name), self.object("", &[]));
@@ -84,7 +84,7 @@ impl WrittenServer<'_> {
 
     /// Returns the server as an object, with the ranges `others` of `old` as further members.
     fn object(&self, old: &str, others: &[Range<usize>]) -> String {
-        let own = self.client.members(self.url, self.key);
+        let own = self.client.known().members(self.url, self.key);
         let own = own.iter().map(|(name, value)| format!("{}: {}", quoted(name), spaced(value)));
         let others = others.iter().map(|range| old.get(range.clone()).unwrap_or_default().to_owned());
         let members: Vec<String> = own.chain(others).map(|member| format!("      {member}")).collect();
@@ -93,7 +93,7 @@ impl WrittenServer<'_> {
 
     fn added_to_toml(&self, text: &str) -> Result<String, String> {
         let mut document: DocumentMut = text.parse().map_err(|_| "cannot be read as TOML".to_owned())?;
-        let section = self.client.section();
+        let section = self.client.known().section();
         let mut all = Table::new();
         all.set_implicit(true);
         let servers = document.entry(section).or_insert(Item::Table(all));
@@ -109,7 +109,7 @@ impl WrittenServer<'_> {
         for member in old {
             entry.remove(&member);
         }
-        for (name, value) in self.client.members(self.url, self.key) {
+        for (name, value) in self.client.known().members(self.url, self.key) {
             entry.insert(name, item(&value));
         }
         Ok(document.to_string())
@@ -123,7 +123,7 @@ fn is_replaced(name: &str, value: &str) -> bool {
 
 /// Returns the members of an old entry that a change takes away and puts nothing in the place of.
 pub(super) fn taken_away(server: &Value, client: ConnectedClient) -> Vec<String> {
-    let own = client.members("", "");
+    let own = client.known().members("", "");
     let is_own = |name: &str| own.iter().any(|(own, _)| *own == name);
     let members = server.as_object().into_iter().flatten();
     members
@@ -138,7 +138,7 @@ pub(super) fn server_in(text: &str, client: ConnectedClient, name: &str) -> Opti
         ConnectedClient::Codex => toml_edit::de::from_str(text).ok()?,
         _ => serde_json::from_str(&json::without_comments(text)).ok()?,
     };
-    tree.get(client.section())?.get(name).cloned()
+    tree.get(client.known().section())?.get(name).cloned()
 }
 
 /// Returns `text` with a member inserted after the first brace at or after `from`, at this depth.

@@ -12,7 +12,7 @@ use futures_util::{TryStreamExt, stream};
 use http::{HeaderValue, header};
 use serde_json::Value;
 
-use super::{filter, shown};
+use super::{filter, filters, shown};
 use crate::domain::text_enum::text_enum;
 use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;

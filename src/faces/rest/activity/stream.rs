@@ -12,7 +12,7 @@ use futures_util::stream;
 use http::HeaderMap;
 use tokio::time::timeout;
 
-use super::{filter, shown};
+use super::{filter, filters, shown};
 use crate::faces::body::hold_answer;
 use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;

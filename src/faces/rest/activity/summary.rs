@@ -173,6 +173,7 @@ mod tests {
                 count("admin", "success", [None, None], 1),
             ],
             servers: vec![CallSummary { tool: None, calls: 5, failed: 0, ..tool.clone() }],
+            slowest: vec![tool.clone()],
             tools: vec![tool],
             by_decision: vec![("denied".into(), 2)],
             decisions: vec![DecisionCount {

@@ -1,3 +1,4 @@
+use clap::ValueEnum;
 use serde_json::json;
 
 use super::*;
@@ -28,6 +29,10 @@ fn a_new_file_has_the_form_of_its_client() {
     url = "http://gateway/mcp"
     http_headers = { X-API-Key = "mcpk_x" }
     "#);
+    for client in ConnectedClient::value_variants() {
+        let shown = client.known().new_file("mcpproxy", URL, KEY);
+        assert_eq!(shown, of(*client), "the console shows what is written here");
+    }
     let (key, headers) = (json!({"X-API-Key": KEY}), "headers");
     for (client, section, server) in [
         (ConnectedClient::ClaudeCode, "mcpServers", json!({"type": "http", "url": URL, headers: key})),
@@ -149,18 +154,18 @@ fn faults_repeat_nothing_of_the_file() {
 fn links_hold_the_server() {
     use base64::Engine;
     let decoded = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8().unwrap().into_owned();
-    let link = ConnectedClient::Cursor.link("my server", URL, KEY).unwrap();
+    let link = ConnectedClient::Cursor.known().link("my server", URL, KEY).unwrap();
     let config =
         link.strip_prefix("cursor://anysphere.cursor-deeplink/mcp/install?name=my%20server&config=").unwrap();
     let config = base64::engine::general_purpose::STANDARD.decode(decoded(config)).unwrap();
     let server: Value = serde_json::from_slice(&config).unwrap();
     assert_eq!(server, json!({"url": URL, "headers": {"X-API-Key": KEY}}));
-    let link = ConnectedClient::VsCode.link("my server", URL, KEY).unwrap();
+    let link = ConnectedClient::VsCode.known().link("my server", URL, KEY).unwrap();
     let server: Value =
         serde_json::from_str(&decoded(link.strip_prefix("vscode:mcp/install?").unwrap())).unwrap();
     assert_eq!(
         server,
         json!({"name": "my server", "type": "http", "url": URL, "headers": {"X-API-Key": KEY}})
     );
-    assert_eq!(ConnectedClient::Codex.link("x", URL, KEY), None);
+    assert_eq!(ConnectedClient::Codex.known().link("x", URL, KEY), None);
 }

@@ -6,24 +6,24 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::cursor::{self, CursorPage, LIMIT_DEFAULT, LIMIT_MAX};
-use super::fields::{clip, unknown};
+use super::{clip, unknown};
 use crate::gateway::GatewayError;
 
 /// Names of the parameters that a route takes.
-pub(super) type ParamNames = &'static [&'static str];
+pub(in crate::faces) type ParamNames = &'static [&'static str];
 /// Parameters of a route that takes none.
-pub(super) const NONE: ParamNames = &[];
+pub(in crate::faces) const NONE: ParamNames = &[];
 /// Parameters of a list.
-pub(super) const PAGE: ParamNames = &["cursor", "limit"];
+pub(in crate::faces) const PAGE: ParamNames = &["cursor", "limit"];
 
 /// Query parameters of one request, decoded.
 #[derive(Debug, Default)]
-pub(super) struct Params(HashMap<&'static str, String>);
+pub(in crate::faces) struct Params(HashMap<&'static str, String>);
 
 impl Params {
-    /// Parses a raw query (`+` and `%20` are both a space). A parameter that is unknown, repeated, empty or malformed is an
-    /// error that names it.
-    pub(super) fn parse(query: Option<&str>, names: ParamNames) -> Result<Params, GatewayError> {
+    /// Parses a raw query (`+` and `%20` are both a space). A parameter that is unknown, repeated, empty or malformed
+    /// is an error that names it.
+    pub(in crate::faces) fn parse(query: Option<&str>, names: ParamNames) -> Result<Params, GatewayError> {
         let mut found = HashMap::new();
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -36,7 +36,10 @@ impl Params {
     }
 
     /// Takes parameters that are decoded already, under the same rules.
-    pub(super) fn of(given: &[(&'static str, String)], names: ParamNames) -> Result<Params, GatewayError> {
+    pub(in crate::faces) fn of(
+        given: &[(&'static str, String)],
+        names: ParamNames,
+    ) -> Result<Params, GatewayError> {
         let mut found = HashMap::new();
         for (name, value) in given {
             put(&mut found, names, name, Some(value.clone()))?;
@@ -45,12 +48,12 @@ impl Params {
     }
 
     /// Returns the text of a parameter; `None` if absent.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    pub(in crate::faces) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
     /// Reads a parameter that is `true` or `false`; `false` if absent.
-    pub(super) fn flag(&self, name: &str) -> Result<bool, GatewayError> {
+    pub(in crate::faces) fn flag(&self, name: &str) -> Result<bool, GatewayError> {
         match self.text(name) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
@@ -59,7 +62,12 @@ impl Params {
     }
 
     /// Reads a parameter that is a whole number from 1 to `max`; `default` if absent.
-    pub(super) fn count(&self, name: &str, default: usize, max: usize) -> Result<usize, GatewayError> {
+    pub(in crate::faces) fn count(
+        &self,
+        name: &str,
+        default: usize,
+        max: usize,
+    ) -> Result<usize, GatewayError> {
         let Some(text) = self.text(name) else { return Ok(default) };
         let digits = text.bytes().all(|b| b.is_ascii_digit());
         let number = text.parse().ok().filter(|number| digits && (1..=max).contains(number));
@@ -69,7 +77,7 @@ impl Params {
     }
 
     /// Reads a parameter that is one of `known`; `None` if absent.
-    pub(super) fn one_of<T: Copy + Into<&'static str>>(
+    pub(in crate::faces) fn one_of<T: Copy + Into<&'static str>>(
         &self,
         name: &str,
         known: &[T],
@@ -78,13 +86,13 @@ impl Params {
     }
 
     /// Reads a parameter that is an id (a UUID); `None` if absent.
-    pub(super) fn id(&self, name: &str) -> Result<Option<Uuid>, GatewayError> {
+    pub(in crate::faces) fn id(&self, name: &str) -> Result<Option<Uuid>, GatewayError> {
         let id = self.text(name).map(Uuid::try_parse).transpose();
         id.map_err(|_| GatewayError::invalid(name, format!("{name} must be the id of a {name} (a UUID)")))
     }
 
     /// Reads a parameter that is a time (RFC 3339); `None` if absent.
-    pub(super) fn time(&self, name: &str) -> Result<Option<DateTime<Utc>>, GatewayError> {
+    pub(in crate::faces) fn time(&self, name: &str) -> Result<Option<DateTime<Utc>>, GatewayError> {
         let Some(text) = self.text(name) else { return Ok(None) };
         match DateTime::parse_from_rfc3339(text) {
             Ok(time) => Ok(Some(time.to_utc())),
@@ -97,7 +105,7 @@ impl Params {
     }
 
     /// Returns the page that `limit` and `cursor` ask for.
-    pub(super) fn page(&self) -> Result<CursorPage, GatewayError> {
+    pub(in crate::faces) fn page(&self) -> Result<CursorPage, GatewayError> {
         let limit = self.count("limit", LIMIT_DEFAULT, LIMIT_MAX)?;
         let after = self.text("cursor").map(cursor::decode).transpose()?;
         Ok(CursorPage { limit, after })
@@ -125,7 +133,7 @@ fn put(
 }
 
 /// Returns the value among `known` whose word is `text`.
-pub(super) fn one_of<T: Copy + Into<&'static str>>(
+pub(in crate::faces) fn one_of<T: Copy + Into<&'static str>>(
     name: &str,
     text: &str,
     known: &[T],

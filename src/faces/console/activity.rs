@@ -1,0 +1,204 @@
+//! The page of activity records: filters, and a page of the records that match, newest first.
+
+pub(super) mod detail;
+mod filter_form;
+
+use askama::Template;
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use http::StatusCode;
+use ulid::Ulid;
+use url::form_urlencoded::Serializer;
+
+use self::filter_form::{FilterField, in_utc};
+use super::moment::{Moment, duration};
+use super::nav::{Nav, Section};
+use super::page_visit::PageVisit;
+use super::text::short;
+use crate::domain::tenant::Action;
+use crate::faces::query::activity::{PARAMS, RECORD_MEMORY_BYTES, before, filter};
+use crate::faces::query::cursor::{CursorPage, encode};
+use crate::faces::query::params::Params;
+use crate::gateway::GatewayError;
+use crate::store::{ActivityFilter, ActivityRow};
+
+/// Longest name in a column, in characters.
+const NAME_CHARS_MAX: usize = 80;
+/// Query parameters that filter nothing.
+const PAGING: [&str; 2] = ["cursor", "limit"];
+
+/// Record in the list.
+struct RecordLine {
+    href: String,
+    at: Moment,
+    server: String,
+    tool: String,
+    intent: String,
+    status: String,
+    tone: &'static str,
+    error_code: String,
+    duration: String,
+    who: String,
+    key_name: String,
+}
+
+/// Records of one page.
+#[derive(Default)]
+struct RecordsFound {
+    rows: Vec<ActivityRow>,
+    /// Cursor of the next page; `None` if there is none.
+    next: Option<String>,
+    /// Time back to which texts were searched; `None` without a search for a text.
+    searched_to: Option<DateTime<Utc>>,
+}
+
+#[derive(Template)]
+#[template(path = "activity.html", config = "src/faces/console/askama.toml")]
+struct ActivityPage {
+    nav: Nav,
+    /// True if the visitor sees the records of the own key alone.
+    is_own: bool,
+    /// Reason why the filters were not understood; `None` if they were.
+    failure: Option<String>,
+    fields: Vec<FilterField>,
+    more: Vec<FilterField>,
+    /// True if one of `more` is filled in.
+    is_more_open: bool,
+    is_filtered: bool,
+    /// True if the page is not the first one.
+    is_further: bool,
+    records: Vec<RecordLine>,
+    /// Link to the first page, with the same filters.
+    first: String,
+    /// Link to the next page; `None` if there is none.
+    next: Option<String>,
+    searched_to: Option<Moment>,
+}
+
+/// Shows the page.
+pub(super) async fn list(visit: PageVisit) -> Response {
+    let page = records(&visit).await;
+    visit.answer_read(("activity.list", None), Section::Activity, page)
+}
+
+async fn records(visit: &PageVisit) -> Result<Response, GatewayError> {
+    visit.caller().authorise(Action::ReadOwnActivity)?;
+    let given = visit.given(PARAMS)?;
+    let (status, failure, found) = match find(visit, &given).await {
+        Ok(found) => (StatusCode::OK, None, found),
+        // the form stays as it was filled in
+        Err(GatewayError::Invalid { message, .. }) => {
+            (StatusCode::BAD_REQUEST, Some(message), RecordsFound::default())
+        }
+        Err(error) => return Err(error),
+    };
+    let more = filter_form::more(&given);
+    let page = ActivityPage {
+        nav: visit.nav(Section::Activity),
+        is_own: !visit.caller().role.may(Action::ReadActivity),
+        failure,
+        fields: filter_form::first(&given),
+        is_more_open: more.iter().any(|field| !field.value.is_empty()),
+        more,
+        is_filtered: given.iter().any(|(name, _)| !PAGING.contains(name)),
+        is_further: given.iter().any(|(name, _)| *name == "cursor"),
+        records: found.rows.iter().map(|row| line(row, visit.now())).collect(),
+        first: link(&given, None),
+        next: found.next.map(|cursor| link(&given, Some(&cursor))),
+        searched_to: found.searched_to.map(|at| Moment::new(at, visit.now())),
+    };
+    visit.show(status, &page).await
+}
+
+async fn find(visit: &PageVisit, given: &[(&'static str, String)]) -> Result<RecordsFound, GatewayError> {
+    let given: Vec<_> = given.iter().map(|(name, value)| (*name, in_utc(name, value))).collect();
+    let params = Params::of(&given, PARAMS)?;
+    let page = params.page()?;
+    let mut filter = filter(&params, visit.now())?;
+    filter.before = before(&page)?;
+    visit.expect(page.limit * RECORD_MEMORY_BYTES).await?;
+    match filter.contains.is_some() {
+        true => search(visit, filter, &page).await,
+        false => read(visit, filter, &page).await,
+    }
+}
+
+async fn read(
+    visit: &PageVisit,
+    filter: ActivityFilter,
+    page: &CursorPage,
+) -> Result<RecordsFound, GatewayError> {
+    let mut rows = visit.gateway().log.list_activity(visit.caller(), filter, page.fetch()).await?;
+    let (shown, next) = page.split(&rows, |row| Ulid::from(row.id).to_string());
+    let shown = shown.len();
+    rows.truncate(shown);
+    Ok(RecordsFound { rows, next, searched_to: None })
+}
+
+async fn search(
+    visit: &PageVisit,
+    filter: ActivityFilter,
+    page: &CursorPage,
+) -> Result<RecordsFound, GatewayError> {
+    let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
+    let hits = visit.gateway().log.search_activity(visit.caller(), filter, limit).await?;
+    let next = hits.next.map(|(_, id)| encode(&Ulid::from(id).to_string()));
+    Ok(RecordsFound { rows: hits.rows, next, searched_to: Some(hits.searched_to) })
+}
+
+/// Returns the link to a page with the same filters.
+fn link(given: &[(&'static str, String)], cursor: Option<&str>) -> String {
+    let mut query = Serializer::new(String::new());
+    query.extend_pairs(given.iter().filter(|(name, _)| *name != "cursor"));
+    if let Some(cursor) = cursor {
+        query.append_pair("cursor", cursor);
+    }
+    let query = query.finish();
+    let path = Section::Activity.href();
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}
+
+fn line(row: &ActivityRow, now: DateTime<Utc>) -> RecordLine {
+    let name = |text: &Option<String>| short(text.as_deref().unwrap_or_default(), NAME_CHARS_MAX);
+    RecordLine {
+        href: href_of(row),
+        at: Moment::new(row.started_at, now),
+        server: name(&row.server),
+        tool: name(&row.tool),
+        intent: name(&row.intent_type),
+        status: short(&row.status, NAME_CHARS_MAX),
+        tone: tone(&row.status),
+        error_code: name(&row.error_code),
+        duration: row.duration_ms.map(duration).unwrap_or_default(),
+        who: name(&row.owner),
+        key_name: name(&row.key_name),
+    }
+}
+
+/// Returns the path of a record's page.
+fn href_of(row: &ActivityRow) -> String {
+    format!("{}/{}", Section::Activity.href(), Ulid::from(row.id))
+}
+
+/// Returns the class of a status, by which it stands out.
+fn tone(status: &str) -> &'static str {
+    match status {
+        "success" => "good",
+        "pending" | "waiting" => "open",
+        "blocked" | "rejected" | "cancelled" => "held",
+        _ => "bad",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_keep_the_filters_and_move_the_cursor() {
+        let given = [("tool", "a&b".to_owned()), ("cursor", "old".to_owned()), ("limit", "10".to_owned())];
+        assert_eq!(link(&given, None), "/console/activity?tool=a%26b&limit=10");
+        assert_eq!(link(&given, Some("new")), "/console/activity?tool=a%26b&limit=10&cursor=new");
+        assert_eq!(link(&[], None), "/console/activity");
+    }
+}

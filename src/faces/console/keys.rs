@@ -1,0 +1,120 @@
+//! The pages of API keys: the list with a form for a new one, one key, and a new key with the set-up of clients.
+
+mod acts;
+mod one;
+mod setup;
+
+pub(super) use self::acts::{create, on_key};
+pub(super) use self::one::show;
+
+use askama::Template;
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use http::StatusCode;
+use uuid::Uuid;
+
+use super::moment::Moment;
+use super::nav::{Nav, Section};
+use super::page_visit::PageVisit;
+use crate::domain::id::KeyId;
+use crate::domain::tenant::{Action, Role};
+use crate::faces::query::params::{PAGE, Params};
+use crate::gateway::GatewayError;
+use crate::store::ApiKey;
+
+/// Memory of the list, in bytes: as loaded, and as text.
+const LIST_MEMORY_BYTES: usize = 256 * 1024;
+/// Days after which a new key ends, to choose from.
+const DAYS: [&str; 5] = ["1", "7", "30", "90", "365"];
+
+/// Key in the list, and at the head of its own page.
+struct KeyLine {
+    name: String,
+    href: String,
+    role: &'static str,
+    owner: String,
+    prefix: String,
+    state: &'static str,
+    tone: &'static str,
+    ends: Option<Moment>,
+    last_used: Option<Moment>,
+    created: Moment,
+    /// True if the visitor's session is one of this key.
+    is_own: bool,
+}
+
+#[derive(Template)]
+#[template(path = "keys.html", config = "src/faces/console/askama.toml")]
+struct KeysPage {
+    nav: Nav,
+    csrf: String,
+    keys: Vec<KeyLine>,
+    roles: Vec<&'static str>,
+    days: [&'static str; 5],
+    /// Link to the next page; `None` if there is none.
+    next: Option<String>,
+}
+
+/// Returns the path of a key's page.
+fn href_of(id: KeyId) -> String {
+    format!("{}/{id}", Section::Keys.href())
+}
+
+/// Returns the id of a key in a path. A text that cannot be an id is not found.
+fn id_of(text: &str) -> Result<KeyId, GatewayError> {
+    Uuid::try_parse(text).map(KeyId).map_err(|_| GatewayError::NotFound("key"))
+}
+
+/// Returns whether a key does not work any more.
+fn has_ended(key: &ApiKey, now: DateTime<Utc>) -> bool {
+    key.revoked_at.is_some() || key.expires_at.is_some_and(|at| at <= now)
+}
+
+/// Shows the list.
+pub(super) async fn list(visit: PageVisit) -> Response {
+    visit.answer_sensitive("keys.list", Section::Keys, keys(&visit)).await
+}
+
+async fn keys(visit: &PageVisit) -> Result<Response, GatewayError> {
+    visit.caller().authorise(Action::ManageKeys)?;
+    visit.needs_tenant()?;
+    let page = Params::of(&visit.given(PAGE)?, PAGE)?.page()?;
+    let after = page.after(Uuid::nil(), |key| Uuid::try_parse(key).ok())?;
+    visit.expect(LIST_MEMORY_BYTES).await?;
+    let found = visit.gateway().tenants.list_keys(visit.caller(), after, page.fetch()).await?;
+    let (shown, next) = page.split(&found, |key| key.id.to_string());
+    let nav = visit.nav(Section::Keys);
+    let roles = Role::ALL.into_iter().filter(|role| *role != Role::Platform).map(Role::as_str);
+    let page = KeysPage {
+        csrf: nav.csrf.clone(),
+        nav,
+        keys: shown.iter().map(|key| line(visit, key)).collect(),
+        roles: roles.collect(),
+        days: DAYS,
+        next: next.map(|cursor| format!("{}?limit={}&cursor={cursor}", Section::Keys.href(), page.limit)),
+    };
+    visit.show(StatusCode::OK, &page).await
+}
+
+fn line(visit: &PageVisit, key: &ApiKey) -> KeyLine {
+    let moment = |at: DateTime<Utc>| Moment::new(at, visit.now());
+    let (state, tone) = match (key.revoked_at, has_ended(key, visit.now())) {
+        (Some(_), _) => ("revoked", "held"),
+        (None, true) => ("expired", "held"),
+        (None, false) if key.successor.is_some() => ("replaced", "open"),
+        (None, false) => ("valid", "good"),
+    };
+    KeyLine {
+        name: key.name.clone(),
+        href: href_of(key.id),
+        role: key.role.as_str(),
+        owner: key.owner.clone(),
+        prefix: key.prefix.clone(),
+        state,
+        tone,
+        ends: key.revoked_at.or(key.expires_at).map(moment),
+        last_used: key.last_used_at.map(moment),
+        created: moment(key.created_at),
+        is_own: visit.caller().key == Some(key.id),
+    }
+}

@@ -1,0 +1,97 @@
+//! The page of one API key: its settings with their origin, and the acts on it.
+
+use askama::Template;
+use axum::extract::Path;
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::Value;
+
+use super::{KeyLine, LIST_MEMORY_BYTES, has_ended, href_of, id_of, line};
+use crate::domain::id::KeyId;
+use crate::domain::tenant::Action;
+use crate::faces::console::nav::{Nav, Section};
+use crate::faces::console::page_visit::PageVisit;
+use crate::faces::query::params::NONE;
+use crate::gateway::GatewayError;
+
+/// Setting of a key.
+struct SettingLine {
+    name: String,
+    value: String,
+    origin: String,
+}
+
+#[derive(Template)]
+#[template(path = "key.html", config = "src/faces/console/askama.toml")]
+struct KeyPage {
+    nav: Nav,
+    csrf: String,
+    id: KeyId,
+    href: String,
+    key: KeyLine,
+    /// Page of the key that was replaced by this one; `None` if none was.
+    predecessor: Option<String>,
+    /// Page of the key that replaced this one; `None` if none did.
+    successor: Option<String>,
+    settings: Vec<SettingLine>,
+    may_rotate: bool,
+    may_revoke: bool,
+}
+
+/// Shows the page.
+pub(in crate::faces::console) async fn show(Path(id): Path<String>, visit: PageVisit) -> Response {
+    visit.answer_sensitive("keys.get", Section::Keys, key(&visit, &id)).await
+}
+
+async fn key(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
+    visit.caller().authorise(Action::ManageKeys)?;
+    visit.needs_tenant()?;
+    visit.given(NONE)?;
+    visit.expect(LIST_MEMORY_BYTES).await?;
+    let (tenants, id) = (&visit.gateway().tenants, id_of(id)?);
+    let key = tenants.get_key(visit.caller(), id).await?;
+    let settings = tenants.read_settings(visit.caller(), Some(id)).await?;
+    let nav = visit.nav(Section::Keys);
+    let works = !has_ended(&key, visit.now());
+    let page = KeyPage {
+        csrf: nav.csrf.clone(),
+        nav,
+        id,
+        href: href_of(id),
+        predecessor: key.predecessor.map(href_of),
+        successor: key.successor.map(href_of),
+        settings: settings.iter().filter_map(setting).collect(),
+        may_rotate: works && key.successor.is_none(),
+        may_revoke: works,
+        key: line(visit, &key),
+    };
+    visit.show(StatusCode::OK, &page).await
+}
+
+/// Returns a setting as it is read back; `None` for a member that is none, such as the version.
+fn setting((name, member): (&String, &Value)) -> Option<SettingLine> {
+    let value = match member.get("value")? {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let origin = member.get("origin")?.as_str()?.to_owned();
+    Some(SettingLine { name: name.clone(), value, origin })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn settings_are_read_without_quotes_and_the_version_is_none() {
+        let shown = |member: Value| setting((&"x".to_owned(), &member)).map(|line| (line.value, line.origin));
+        let of = |value: &str| Some((value.to_owned(), "key".to_owned()));
+        assert_eq!(shown(json!({"value": "trust", "origin": "key"})), of("trust"));
+        assert_eq!(shown(json!({"value": ["a:*"], "origin": "key"})), of("[\"a:*\"]"));
+        assert_eq!(shown(json!({"value": null, "origin": "key"})), of("none"));
+        assert_eq!(shown(json!(7)), None);
+    }
+}

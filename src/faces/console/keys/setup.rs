@@ -1,0 +1,90 @@
+//! The page of a new key, with the set-up of clients that use it.
+
+use askama::Template;
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use http::StatusCode;
+
+use super::href_of;
+use crate::domain::known_client::KnownClient;
+use crate::domain::tenant::Action;
+use crate::faces::console::moment::Moment;
+use crate::faces::console::nav::{Nav, Section};
+use crate::faces::console::page_visit::PageVisit;
+use crate::gateway::{GatewayError, KeyCreated};
+
+/// Memory of the page, in bytes. It is taken before a key is made, so that no key is made that cannot be shown.
+pub(super) const NEW_KEY_MEMORY_BYTES: usize = 64 * 1024;
+/// Name of the gateway in a client.
+const NAME: &str = "mcpproxy";
+
+/// Set-up of a client.
+struct ClientSetup {
+    title: &'static str,
+    /// Place of the client's file.
+    file: &'static str,
+    /// Text of a new file with the gateway alone.
+    text: String,
+    /// Link that has the client install the gateway; `None` for a client without such links.
+    link: Option<String>,
+}
+
+/// Key that a new one replaces.
+struct ReplacedKey {
+    href: String,
+    ends: Moment,
+}
+
+#[derive(Template)]
+#[template(path = "new_key.html", config = "src/faces/console/askama.toml")]
+struct NewKeyPage<'a> {
+    nav: Nav,
+    name: &'a str,
+    owner: &'a str,
+    role: &'static str,
+    secret: &'a str,
+    /// Page of the key.
+    href: String,
+    replaced: Option<ReplacedKey>,
+    /// URL of the gateway for clients.
+    url: &'a str,
+    /// Set-ups of clients; none for a role that has no tools.
+    setups: Vec<ClientSetup>,
+}
+
+/// Returns the page that shows a new key, which replaces the key of a page until a time.
+///
+/// # Errors
+/// That of [`PageVisit::show`]. The key exists all the same.
+pub(super) async fn new_key(
+    visit: &PageVisit,
+    created: &KeyCreated,
+    replaced: Option<(String, DateTime<Utc>)>,
+) -> Result<Response, GatewayError> {
+    let (key, secret, url) = (&created.key, created.secret.as_str(), format!("{}/mcp", visit.base_url()));
+    let setups = match key.role.may(Action::UseTools) {
+        true => KnownClient::WITH_FILE.map(|client| setup(client, &url, secret)).into(),
+        false => Vec::new(),
+    };
+    let page = NewKeyPage {
+        nav: visit.nav(Section::Keys),
+        name: &key.name,
+        owner: &key.owner,
+        role: key.role.as_str(),
+        secret,
+        href: href_of(key.id),
+        replaced: replaced.map(|(href, at)| ReplacedKey { href, ends: Moment::new(at, visit.now()) }),
+        url: &url,
+        setups,
+    };
+    visit.show(StatusCode::CREATED, &page).await
+}
+
+fn setup(client: KnownClient, url: &str, secret: &str) -> ClientSetup {
+    ClientSetup {
+        title: client.title(),
+        file: client.usual_file(),
+        text: client.new_file(NAME, url, secret),
+        link: client.link(NAME, url, secret),
+    }
+}

@@ -1,0 +1,181 @@
+//! Overview of the first page: what waits for a person, servers in trouble, and the calls of the last hour.
+
+pub(super) mod chart;
+
+use chrono::{DateTime, Utc};
+
+use self::chart::CallChart;
+use super::moment::duration;
+use super::nav::Section;
+use super::text::short;
+use crate::domain::id::TenantId;
+use crate::domain::tenant::Action;
+use crate::gateway::{Caller, Gateway, GatewayError, ServerState};
+use crate::store::{CallSummary, SummaryScope};
+
+/// Most tools in a list.
+const TOOLS_MAX: usize = 5;
+/// Most servers in a list.
+const SERVERS_MAX: usize = 20;
+/// Longest name in a list, in characters.
+const NAME_CHARS_MAX: usize = 80;
+
+/// Number of things that wait for a person, with a link to them.
+pub(super) struct WaitingThings {
+    /// Link to them.
+    pub(super) href: &'static str,
+    /// Number and kind, such as `2 permission requests`.
+    pub(super) what: String,
+}
+
+/// Server in trouble.
+pub(super) struct TroubledServer {
+    /// Name of the server.
+    pub(super) name: String,
+    /// Path of its page.
+    pub(super) href: String,
+    /// Trouble in words.
+    pub(super) trouble: &'static str,
+}
+
+/// Tool in a list.
+pub(super) struct ToolUse {
+    /// Canonical name of the tool.
+    pub(super) name: String,
+    /// Link to its records.
+    pub(super) href: String,
+    /// Number of calls.
+    pub(super) calls: i64,
+    /// Number of calls that failed.
+    pub(super) failed: i64,
+    /// Number of calls that were refused.
+    pub(super) refused: i64,
+    /// Median duration; empty if no call has ended.
+    pub(super) p50: String,
+    /// 95th percentile of the duration; empty if no call has ended.
+    pub(super) p95: String,
+}
+
+/// Calls of the last hour.
+pub(super) struct HourOfCalls {
+    /// Chart of the calls.
+    pub(super) chart: CallChart,
+    /// Tools with the most calls.
+    pub(super) used: Vec<ToolUse>,
+    /// Tools with the longest durations.
+    pub(super) slowest: Vec<ToolUse>,
+}
+
+/// Overview of a tenant for one visitor.
+pub(super) struct Overview {
+    /// True if the calls are those of the visitor's own key alone.
+    pub(super) is_own: bool,
+    /// Things that wait for a person.
+    pub(super) waiting: Vec<WaitingThings>,
+    /// True if the visitor may see servers.
+    pub(super) sees_servers: bool,
+    /// Servers in trouble.
+    pub(super) troubled: Vec<TroubledServer>,
+    /// Number of servers in trouble that are not listed.
+    pub(super) more_troubled: usize,
+    /// Calls of the last hour; `None` for a role that sees none, and if they could not be counted.
+    pub(super) hour: Option<HourOfCalls>,
+    /// Reason why the calls could not be counted; `None` if they were.
+    pub(super) failure: Option<String>,
+}
+
+impl Overview {
+    /// Makes the overview for a visitor; `None` for the platform operator, who is in no tenant.
+    pub(super) async fn of(gateway: &Gateway, caller: &Caller, now: DateTime<Utc>) -> Option<Overview> {
+        if caller.tenant_id() == TenantId::PLATFORM {
+            return None;
+        }
+        let sees_servers = Section::Servers.is_open_to(caller);
+        let states = caller.catalogue().filter(|_| sees_servers).map(|catalogue| catalogue.states());
+        let states: Vec<(&str, &ServerState)> = match &states {
+            Some(states) => states.iter().map(|(name, state)| (name.as_str(), state)).collect(),
+            None => Vec::new(),
+        };
+        let mut troubled: Vec<TroubledServer> = states.iter().filter_map(|state| trouble(*state)).collect();
+        let more_troubled = troubled.len().saturating_sub(SERVERS_MAX);
+        troubled.truncate(SERVERS_MAX);
+        let counted = match caller.role.may(Action::ReadOwnActivity) {
+            true => hour(gateway, caller, now).await.map(Some),
+            false => Ok(None),
+        };
+        let (hour, failure) = match counted {
+            Ok(hour) => (hour, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Some(Overview {
+            is_own: !caller.role.may(Action::ReadActivity),
+            waiting: waiting(gateway, caller, &states),
+            sees_servers,
+            troubled,
+            more_troubled,
+            hour,
+            failure,
+        })
+    }
+}
+
+/// Returns a number with its noun.
+fn counted(number: i64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+fn waiting(gateway: &Gateway, caller: &Caller, states: &[(&str, &ServerState)]) -> Vec<WaitingThings> {
+    let requests = gateway.consent.count_pending(caller).unwrap_or_default();
+    let sum = |of: fn(&ServerState) -> usize| {
+        i64::try_from(states.iter().map(|(_, state)| of(state)).sum::<usize>()).unwrap_or(i64::MAX)
+    };
+    let tools = sum(|state| state.pending + state.changed);
+    let quarantined = sum(|state| usize::from(state.quarantined));
+    let [permissions, servers] = [Section::Permissions.href(), Section::Servers.href()];
+    let things = [
+        (requests, permissions, counted(requests, "permission request")),
+        (tools, servers, format!("{} to review", counted(tools, "tool"))),
+        (quarantined, servers, format!("{} in quarantine", counted(quarantined, "server"))),
+    ];
+    let things = things.into_iter().filter(|(number, ..)| *number > 0);
+    things.map(|(_, href, what)| WaitingThings { href, what }).collect()
+}
+
+fn trouble((name, state): (&str, &ServerState)) -> Option<TroubledServer> {
+    let is_in_trouble = state.enabled && !state.connected;
+    is_in_trouble.then(|| TroubledServer {
+        name: name.to_owned(),
+        href: format!("{}/{name}", Section::Servers.href()),
+        trouble: "not connected",
+    })
+}
+
+async fn hour(gateway: &Gateway, caller: &Caller, now: DateTime<Utc>) -> Result<HourOfCalls, GatewayError> {
+    let (start, end) = chart::range(now);
+    let minutes = gateway.log.count_minutes(caller, (start, end)).await?;
+    let scope = SummaryScope { key: None, tier: None, not_read: false, start, end };
+    let summary = gateway.log.summarize_activity(caller, scope).await?;
+    let uses = |tools: &[CallSummary]| tools.iter().take(TOOLS_MAX).map(tool_use).collect();
+    Ok(HourOfCalls {
+        chart: CallChart::of(&minutes, start),
+        used: uses(&summary.tools),
+        slowest: uses(&summary.slowest),
+    })
+}
+
+fn tool_use(tool: &CallSummary) -> ToolUse {
+    let name = format!("{}:{}", tool.server, tool.tool.as_deref().unwrap_or_default());
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.append_pair("server", &tool.server);
+    query.append_pair("tool", tool.tool.as_deref().unwrap_or_default());
+    let time = |ms: Option<f64>| ms.map(duration).unwrap_or_default();
+    ToolUse {
+        href: format!("{}?{}", Section::Activity.href(), query.finish()),
+        name: short(&name, NAME_CHARS_MAX),
+        calls: tool.calls,
+        failed: tool.failed,
+        refused: tool.refused,
+        p50: time(tool.p50_ms),
+        p95: time(tool.p95_ms),
+    }
+}

@@ -1,0 +1,272 @@
+//! Visits of people who are logged in: the request for a page or an act, and the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use askama::Template;
+use axum::body::Body;
+use axum::extract::FromRequestParts;
+use axum::response::{IntoResponse, Redirect, Response};
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use http::request::Parts;
+use http::{StatusCode, header};
+use parking_lot::Mutex;
+use url::form_urlencoded;
+
+use super::gate::{Visit, to_login};
+use super::nav::{Nav, Section};
+use super::{HOME, page, record};
+use crate::domain::id::TenantId;
+use crate::domain::json;
+use crate::domain::reason::Language;
+use crate::faces::body::hold_answer;
+use crate::faces::query::params::ParamNames;
+use crate::faces::query::{clip, unknown};
+use crate::faces::{Faces, wire};
+use crate::gateway::{
+    Attempt, Caller, Gateway, GatewayError, MemoryHold, MemoryPurpose, ReadAttempt, overloaded,
+};
+
+/// Longest wait of a page for memory, before it is made.
+const MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Request of a visitor who is logged in.
+pub(super) struct PageVisit {
+    faces: Arc<Faces>,
+    visit: Arc<Visit>,
+    attempt: Attempt,
+    path: String,
+    query: String,
+    /// Origin of the page whose form was sent; empty without a form.
+    origin: String,
+    /// Memory taken for the page before it is made; `None` if none was taken.
+    memory: Mutex<Option<MemoryHold>>,
+}
+
+impl FromRequestParts<Arc<Faces>> for PageVisit {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, faces: &Arc<Faces>) -> Result<PageVisit, Response> {
+        let visit = parts.extensions.get::<Arc<Visit>>().cloned().ok_or_else(to_login)?;
+        let session = visit.session.as_ref().ok_or_else(to_login)?;
+        let mut attempt = record::attempt(&visit, &session.caller);
+        attempt.language = wire::headers::language(&parts.headers);
+        let origin = parts.headers.get(header::ORIGIN);
+        Ok(PageVisit {
+            faces: Arc::clone(faces),
+            attempt,
+            path: parts.uri.path().to_owned(),
+            query: parts.uri.query().unwrap_or_default().to_owned(),
+            origin: origin.and_then(|origin| origin.to_str().ok()).unwrap_or_default().to_owned(),
+            visit,
+            memory: Mutex::default(),
+        })
+    }
+}
+
+#[derive(Template)]
+#[template(path = "failure.html", config = "src/faces/console/askama.toml")]
+struct FailurePage<'a> {
+    nav: Nav,
+    title: &'a str,
+    text: &'a str,
+    href: &'a str,
+    link: &'a str,
+    request_id: Option<&'a str>,
+}
+
+impl PageVisit {
+    /// Returns the services of the gateway.
+    pub(super) fn gateway(&self) -> &Arc<Gateway> {
+        &self.faces.gateway
+    }
+
+    /// Returns the visitor as a caller.
+    pub(super) fn caller(&self) -> &Arc<Caller> {
+        &self.attempt.caller
+    }
+
+    /// Returns the attempt to record.
+    pub(super) fn attempt(&self) -> &Attempt {
+        &self.attempt
+    }
+
+    /// Returns the time of the request.
+    pub(super) fn now(&self) -> DateTime<Utc> {
+        self.attempt.started_at
+    }
+
+    /// Returns the language of reasons for the visitor.
+    pub(super) fn language(&self) -> Language {
+        self.attempt.language()
+    }
+
+    /// Returns the path of the request, as received.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the URL of the gateway as the visitor's clients reach it: the public one or, without one, the origin of
+    /// the page whose form was sent.
+    pub(super) fn base_url(&self) -> &str {
+        let public = self.gateway().options.logins.public_url.as_ref();
+        public.map_or(&self.origin, |public| public.as_str())
+    }
+
+    /// Returns a field of the form; empty if the form does not have it.
+    pub(super) fn field(&self, name: &str) -> &str {
+        self.visit.form.field(name)
+    }
+
+    /// Returns the head of a page.
+    pub(super) fn nav(&self, here: Section) -> Nav {
+        Nav::of(&self.faces, self.caller(), self.visit.form_token(), here)
+    }
+
+    /// Returns the parameters of the query, each of them one of `names`. Those that a form sent empty are left out.
+    ///
+    /// # Errors
+    /// [`GatewayError::Invalid`] for an unknown parameter.
+    pub(super) fn given(&self, names: ParamNames) -> Result<Vec<(&'static str, String)>, GatewayError> {
+        let mut given = Vec::new();
+        for (name, value) in form_urlencoded::parse(self.query.as_bytes()) {
+            if value.is_empty() {
+                continue;
+            }
+            let known = names.iter().find(|known| **known == name);
+            let known = known.ok_or_else(|| unknown("query parameter", &clip(&name), names))?;
+            given.push((*known, value.into_owned()));
+        }
+        Ok(given)
+    }
+
+    /// Refuses the bootstrap key, which is in no tenant, on pages of a tenant.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] says what to do.
+    pub(super) fn needs_tenant(&self) -> Result<(), GatewayError> {
+        if self.caller().tenant_id() == TenantId::PLATFORM {
+            let text = "The platform operator is in no tenant: choose one at Tenants.";
+            return Err(GatewayError::Forbidden(text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Takes memory for a page of about this size, before anything is loaded for it.
+    ///
+    /// # Errors
+    /// `overloaded` where answers of the key, its tenant or the replica hold as much as they may.
+    pub(super) async fn expect(&self, bytes: usize) -> Result<(), GatewayError> {
+        let memory = self.gateway().tenants.memory(self.caller(), MemoryPurpose::Answer);
+        let mut hold = memory.waiting(MEMORY_WAIT_MAX);
+        let short = |_| GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Answer)));
+        hold.grow(bytes).await.map_err(short)?;
+        *self.memory.lock() = Some(hold);
+        Ok(())
+    }
+
+    /// Returns a page, which holds memory until it has been written.
+    ///
+    /// # Errors
+    /// `overloaded` if there is no memory for it, [`GatewayError::Unavailable`] if it cannot be written.
+    pub(super) async fn show(
+        &self,
+        status: StatusCode,
+        page: &(impl Template + Sync),
+    ) -> Result<Response, GatewayError> {
+        let text = page.render().map_err(|error| {
+            tracing::error!(%error, "a page of the console could not be written");
+            GatewayError::Unavailable
+        })?;
+        let memory = self.memory.lock().take();
+        let held = hold_answer(self.gateway(), self.caller(), memory, Bytes::from(text)).await;
+        let held = held.map_err(|_| GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Answer))))?;
+        let content_type = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
+        Ok((status, content_type, Body::from(held)).into_response())
+    }
+
+    /// Returns the page of a read, or why there is none. A read that the role forbids is recorded as `what`, the name
+    /// of the REST route.
+    pub(super) fn answer_read(
+        &self,
+        (what, server): (&'static str, Option<&str>),
+        here: Section,
+        page: Result<Response, GatewayError>,
+    ) -> Response {
+        page.unwrap_or_else(|error| {
+            if matches!(error, GatewayError::Forbidden(_)) {
+                let asked = self.asked();
+                let read = ReadAttempt { what, server, asked: &asked };
+                self.gateway().log.record_refused_read(&self.attempt, &read, &error);
+            }
+            self.failed(here, &error)
+        })
+    }
+
+    /// Returns the page of a sensitive read, or why there is none. Each is recorded as `what`, the name of the REST
+    /// route, however it ends.
+    pub(super) async fn answer_sensitive(
+        &self,
+        what: &'static str,
+        here: Section,
+        page: impl Future<Output = Result<Response, GatewayError>>,
+    ) -> Response {
+        let asked = self.asked();
+        let read = ReadAttempt { what, server: None, asked: &asked };
+        let log = &self.gateway().log;
+        let reading = match log.begin_read(&self.attempt, &read).await {
+            Ok(reading) => reading,
+            Err(error) => return self.failed(here, &error),
+        };
+        let page = page.await;
+        log.end_read(&self.attempt, reading, page.as_ref().map(|_| ()));
+        page.unwrap_or_else(|error| self.failed(here, &error))
+    }
+
+    /// Leads the visitor on after an act, or says why it was not done.
+    pub(super) fn answer_act(&self, here: Section, to: &str, done: Result<(), GatewayError>) -> Response {
+        match done {
+            Ok(()) => Redirect::to(to).into_response(),
+            Err(error) => self.failed(here, &error),
+        }
+    }
+
+    /// Returns the page for a failure.
+    pub(super) fn failed(&self, here: Section, error: &GatewayError) -> Response {
+        let (status, title) = status_of(error);
+        let (href, link) = match here.is_open_to(self.caller()) {
+            true => (here.href(), here.name()),
+            false => (HOME, "The first page"),
+        };
+        let text = error.to_string();
+        let request_id = self.visit.request_id();
+        page::render(status, &FailurePage { nav: self.nav(here), title, text: &text, href, link, request_id })
+    }
+
+    /// Returns path and query as JSON, for the record of a read.
+    fn asked(&self) -> String {
+        let mut out = String::from(r#"{"path":"#);
+        json::escape_into(&mut out, &self.path);
+        if !self.query.is_empty() {
+            out.push_str(r#","query":"#);
+            json::escape_into(&mut out, &self.query);
+        }
+        out.push('}');
+        out
+    }
+}
+
+/// Returns status and title of the page for a failure.
+fn status_of(error: &GatewayError) -> (StatusCode, &'static str) {
+    match error {
+        GatewayError::NotFound(_) => (StatusCode::NOT_FOUND, "Not found"),
+        GatewayError::Forbidden(_) | GatewayError::MayNotDecide(_) => (StatusCode::FORBIDDEN, "Not allowed"),
+        GatewayError::Invalid { .. } => (StatusCode::BAD_REQUEST, "Request not understood"),
+        GatewayError::Conflict(_) => (StatusCode::CONFLICT, "Not done"),
+        GatewayError::Limit(_) => (StatusCode::TOO_MANY_REQUESTS, "Limit reached"),
+        GatewayError::Busy(_) | GatewayError::Unavailable | GatewayError::Refused(_) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "Not available now")
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The page of permission requests: those that wait for a person, one that is named, and what people had remembered.
+
+mod card;
+mod grants;
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::Path;
+use axum::response::Response;
+use http::StatusCode;
+use url::form_urlencoded::Serializer;
+use uuid::Uuid;
+
+use self::card::RequestCard;
+use self::grants::{GrantLine, GrantsShown};
+use super::act::{VisitorAct, perform};
+use super::nav::{Nav, Section};
+use super::page_visit::PageVisit;
+use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia};
+use crate::domain::tenant::Action;
+use crate::faces::query::params::{ParamNames, Params, one_of};
+use crate::gateway::{ConsentView, DecideRequest, GatewayError};
+use crate::store::ConsentFilter;
+
+/// Parameters of the page.
+const PARAMS: ParamNames = &["request", "state", "cursor", "limit"];
+/// Memory of a request on a page, in bytes: as loaded, and as text.
+const REQUEST_MEMORY_BYTES: usize = 20 * 1024;
+
+/// State to choose.
+struct StateOption {
+    word: &'static str,
+    is_chosen: bool,
+}
+
+#[derive(Template)]
+#[template(path = "permissions.html", config = "src/faces/console/askama.toml")]
+struct PermissionsPage {
+    nav: Nav,
+    csrf: String,
+    /// True if the page shows the one request that its address names.
+    is_one: bool,
+    /// True if the visitor's role decides requests.
+    decides: bool,
+    /// True if the visitor sees the requests of the own key alone.
+    is_own: bool,
+    /// True if the page shows requests that wait.
+    is_inbox: bool,
+    states: Vec<StateOption>,
+    cards: Vec<RequestCard>,
+    /// Link to the next page; `None` if there is none.
+    next: Option<String>,
+    grants: Vec<GrantLine>,
+    has_more_grants: bool,
+}
+
+/// Returns the link to a permission request.
+pub(super) fn href_of(id: Uuid) -> String {
+    format!("{}?request={id}", Section::Permissions.href())
+}
+
+/// Shows the page.
+pub(super) async fn list(visit: PageVisit) -> Response {
+    let page = requests(&visit).await;
+    visit.answer_read(("consent.list", None), Section::Permissions, page)
+}
+
+async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
+    visit.caller().authorise(Action::SeeOwnConsent)?;
+    visit.needs_tenant()?;
+    let given = visit.given(PARAMS)?;
+    let params = Params::of(&given, PARAMS)?;
+    let page = params.page()?;
+    let named = params.text("request").map(|id| Uuid::try_parse(id).ok());
+    let state = params.one_of("state", &ConsentState::ALL)?.unwrap_or(ConsentState::Pending);
+    visit.expect(page.limit * REQUEST_MEMORY_BYTES).await?;
+    let consent = &visit.gateway().consent;
+    let (views, next) = match named {
+        Some(id) => {
+            let id = id.ok_or(GatewayError::NotFound("permission request"))?;
+            (vec![consent.get(visit.caller(), id).await?], None)
+        }
+        None => {
+            let before = page.after(None, |key| Uuid::try_parse(key).ok().map(Some))?;
+            let filter = ConsentFilter { state: Some(state), before, ..ConsentFilter::default() };
+            let mut views = consent.list(visit.caller(), filter, page.fetch()).await?;
+            let (shown, next) = page.split(&views, |view| view.row.id.to_string());
+            let shown = shown.len();
+            views.truncate(shown);
+            (views, next.map(|cursor| link(&given, &cursor)))
+        }
+    };
+    let GrantsShown { lines: grants, has_more: has_more_grants } = match named {
+        Some(_) => GrantsShown::default(),
+        None => grants::load(visit).await?,
+    };
+    let nav = visit.nav(Section::Permissions);
+    let option = |option: ConsentState| StateOption { word: option.as_str(), is_chosen: option == state };
+    let page = PermissionsPage {
+        csrf: nav.csrf.clone(),
+        nav,
+        is_one: named.is_some(),
+        decides: visit.caller().role.may(Action::DecideConsent),
+        is_own: !visit.caller().role.may(Action::SeeConsent),
+        is_inbox: state == ConsentState::Pending,
+        states: ConsentState::ALL.map(option).into(),
+        cards: views.iter().map(|view| RequestCard::of(visit, view)).collect(),
+        next,
+        grants,
+        has_more_grants,
+    };
+    visit.show(StatusCode::OK, &page).await
+}
+
+/// Returns the link to the next page of the same requests.
+fn link(given: &[(&'static str, String)], cursor: &str) -> String {
+    let mut query = Serializer::new(String::new());
+    query.extend_pairs(given.iter().filter(|(name, _)| *name != "cursor"));
+    query.append_pair("cursor", cursor);
+    format!("{}?{}", Section::Permissions.href(), query.finish())
+}
+
+/// Decides a permission request, and shows it as it is then.
+pub(super) async fn decide(Path(id): Path<String>, visit: PageVisit) -> Response {
+    let decided = decision(&visit, &id).await;
+    let to = decided.as_ref().map(|view| href_of(view.row.id)).unwrap_or_default();
+    visit.answer_act(Section::Permissions, &to, decided.map(drop))
+}
+
+async fn decision(visit: &PageVisit, id: &str) -> Result<ConsentView, GatewayError> {
+    let id = Uuid::try_parse(id).map_err(|_| GatewayError::NotFound("permission request"))?;
+    let asked = visit.gateway().consent.get(visit.caller(), id).await.ok();
+    let [word, comment] = ["decision", "comment"].map(|name| visit.field(name).trim().to_owned());
+    let act = VisitorAct {
+        server: asked.as_ref().map(|view| view.row.server.clone()),
+        tool: asked.map(|view| view.row.tool),
+        consent_id: Some(id),
+        fields: vec![("decision", word.clone()), ("comment", comment.clone())],
+        ..VisitorAct::new("consent.decide", Action::DecideConsent)
+    };
+    let (gateway, attempt) = (Arc::clone(visit.gateway()), visit.attempt().clone());
+    let work = async move {
+        let request = DecideRequest {
+            decision: one_of("decision", &word, &ConsentDecision::ALL)?,
+            comment: Some(comment).filter(|comment| !comment.is_empty()),
+            expires_in_s: None,
+            via: DecidedVia::Console,
+        };
+        gateway.consent.decide(&attempt, id, request).await
+    };
+    perform(visit, act, work).await
+}
+
+/// Revokes a grant.
+pub(super) async fn revoke(Path(id): Path<String>, visit: PageVisit) -> Response {
+    let revoked = revocation(&visit, &id).await;
+    visit.answer_act(Section::Permissions, Section::Permissions.href(), revoked)
+}
+
+async fn revocation(visit: &PageVisit, id: &str) -> Result<(), GatewayError> {
+    let id = Uuid::try_parse(id).map_err(|_| GatewayError::NotFound("grant"))?;
+    let consent_id = visit.gateway().consent.request_of_grant(visit.caller(), id).await;
+    let asked = match consent_id {
+        Some(id) => visit.gateway().consent.get(visit.caller(), id).await.ok(),
+        None => None,
+    };
+    let act = VisitorAct {
+        server: asked.as_ref().map(|view| view.row.server.clone()),
+        tool: asked.map(|view| view.row.tool),
+        consent_id,
+        ..VisitorAct::new("consent.revoke", Action::SeeOwnConsent)
+    };
+    let (gateway, attempt) = (Arc::clone(visit.gateway()), visit.attempt().clone());
+    perform(visit, act, async move { gateway.consent.revoke_grant(&attempt, id).await }).await
+}

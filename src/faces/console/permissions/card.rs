@@ -1,0 +1,145 @@
+//! Permission request on the page: all that a person needs to decide.
+
+use crate::domain::consent::{ConsentDecision, ConsentState};
+use crate::domain::policy::Assurance;
+use crate::domain::tenant::Action;
+use crate::faces::console::moment::Moment;
+use crate::faces::console::nav::Section;
+use crate::faces::console::page_visit::PageVisit;
+use crate::faces::console::text::LongText;
+use crate::gateway::ConsentView;
+
+/// Button of a decision.
+pub(super) struct DecisionButton {
+    /// Decision on the wire.
+    pub(super) word: &'static str,
+    /// Text of the button.
+    pub(super) label: &'static str,
+    /// True if the button must not stand out.
+    pub(super) is_plain: bool,
+}
+
+/// Permission request as it is shown.
+pub(super) struct RequestCard {
+    /// Id of the request.
+    pub(super) id: String,
+    /// Link to the request alone.
+    pub(super) href: String,
+    /// Link to the records about the request; `None` if the visitor may see none.
+    pub(super) records: Option<String>,
+    /// Action of the call, in words.
+    pub(super) told: String,
+    /// Language of `told` and `details`, as a tag.
+    pub(super) language: &'static str,
+    /// Canonical name of the tool.
+    pub(super) tool: String,
+    /// Operation type of the call.
+    pub(super) operation: String,
+    /// Owner of the key that calls.
+    pub(super) owner: String,
+    /// Id of that key; `None` for the bootstrap key.
+    pub(super) key: Option<String>,
+    /// Level of risk, as a word and a class.
+    pub(super) risk: &'static str,
+    /// Risk with its reasons, the words of the agent, and those of the tool's author.
+    pub(super) details: Vec<String>,
+    /// Masked arguments.
+    pub(super) arguments: LongText,
+    /// True if the arguments are longer than what is shown.
+    pub(super) was_cut: bool,
+    /// Rule that asks; `None` if the mode does.
+    pub(super) rule: Option<String>,
+    /// Persons who may allow the call.
+    pub(super) assurance: &'static str,
+    /// Time of the ask.
+    pub(super) created: Moment,
+    /// End of the time for an answer.
+    pub(super) expires: Moment,
+    /// State of the request.
+    pub(super) state: String,
+    /// True if the request waits for a person.
+    pub(super) is_pending: bool,
+    /// Consequence of the state.
+    pub(super) meaning: String,
+    /// Person who decided, and the way; `None` without a decision.
+    pub(super) decided_by: Option<String>,
+    /// Time of the decision; `None` without one.
+    pub(super) decided: Option<Moment>,
+    /// Comment on the decision; `None` without one.
+    pub(super) comment: Option<String>,
+    /// Reason why the visitor may not allow the call; `None` if allowed, and for roles that decide nothing.
+    pub(super) may_not: Option<String>,
+    /// Buttons of the usual decisions: the one that refuses comes first, so that no key pressed in the comment allows
+    /// a call.
+    pub(super) buttons: Vec<DecisionButton>,
+    /// Buttons of the other decisions on offer.
+    pub(super) others: Vec<DecisionButton>,
+}
+
+impl RequestCard {
+    /// Creates the card of a request for a visitor.
+    pub(super) fn of(visit: &PageVisit, view: &ConsentView) -> RequestCard {
+        let (row, caller, language) = (&view.row, visit.caller(), visit.language());
+        let expires = Moment::new(row.expires_at, visit.now());
+        let is_pending = row.state == ConsentState::Pending;
+        let decides = is_pending && caller.role.may(Action::DecideConsent);
+        let may_not = view.may_decide(caller, ConsentDecision::AllowOnce).err().filter(|_| decides);
+        let offers = |decision: &ConsentDecision| {
+            decides && view.options.contains(decision) && view.may_decide(caller, *decision).is_ok()
+        };
+        let buttons = |decisions: &[ConsentDecision]| {
+            decisions.iter().filter(|decision| offers(decision)).map(button).collect()
+        };
+        let (owner, via) = (row.decided_owner.as_deref(), row.decided_via.as_deref());
+        let sees_records = caller.role.may(Action::ReadOwnActivity);
+        RequestCard {
+            id: row.id.to_string(),
+            href: super::href_of(row.id),
+            records: sees_records.then(|| format!("{}?consent_id={}", Section::Activity.href(), row.id)),
+            told: view.told(language),
+            language: language.as_str(),
+            tool: format!("{}:{}", row.server, row.tool),
+            operation: row.operation_type.as_str().to_owned(),
+            owner: row.owner.clone(),
+            key: view.key().map(|key| key.to_string()),
+            risk: view.risk.as_str(),
+            details: view.details(language),
+            arguments: LongText::of(&row.arguments),
+            was_cut: row.was_cut,
+            rule: row.rule.clone(),
+            assurance: match view.assurance {
+                Assurance::Client => "an approver or admin, or the person at the agent's own client",
+                Assurance::Approver => "another person, with role approver or admin",
+            },
+            created: Moment::new(row.created_at, visit.now()),
+            expires,
+            state: row.state.as_str().replace('_', " "),
+            is_pending,
+            meaning: row.state.known().map(|state| state.meaning(&expires.exact())).unwrap_or_default(),
+            decided_by: owner.map(|owner| match via {
+                Some(via) => format!("{owner}, over {via}"),
+                None => owner.to_owned(),
+            }),
+            decided: row.decided_at.map(|at| Moment::new(at, visit.now())),
+            comment: row.comment.clone(),
+            may_not: may_not.map(|why| why.text()),
+            buttons: buttons(&[ConsentDecision::RejectOnce, ConsentDecision::AllowOnce]),
+            others: buttons(&[
+                ConsentDecision::RejectAlways,
+                ConsentDecision::CancelTurn,
+                ConsentDecision::AllowAlways,
+            ]),
+        }
+    }
+}
+
+fn button(decision: &ConsentDecision) -> DecisionButton {
+    let label = match decision {
+        ConsentDecision::AllowOnce => "Allow once",
+        ConsentDecision::AllowAlways => "Allow this tool for some hours",
+        ConsentDecision::RejectOnce => "Deny",
+        ConsentDecision::RejectAlways => "Deny this tool for some hours",
+        ConsentDecision::CancelTurn => "Deny, and stop the agent's turn",
+    };
+    DecisionButton { word: decision.as_str(), label, is_plain: *decision != ConsentDecision::AllowOnce }
+}

@@ -1,0 +1,80 @@
+//! Grants on the page: what people had remembered, and who may end it.
+
+use uuid::Uuid;
+
+use crate::domain::consent::GrantEffect;
+use crate::domain::tenant::Action;
+use crate::faces::console::moment::Moment;
+use crate::faces::console::page_visit::PageVisit;
+use crate::gateway::{Caller, GatewayError};
+use crate::store::ConsentGrant;
+
+/// Most grants that are shown.
+const GRANTS_MAX: usize = 100;
+
+/// Grant in the list.
+pub(super) struct GrantLine {
+    /// Id of the grant.
+    pub(super) id: Uuid,
+    /// Effect on calls.
+    pub(super) effect: String,
+    /// Canonical name of the tool.
+    pub(super) tool: String,
+    /// Operation type of the calls.
+    pub(super) operation: String,
+    /// Owner of the key whose calls it is about.
+    pub(super) owner: String,
+    /// Person who decided, and the way.
+    pub(super) by: String,
+    /// Link to the request that was answered.
+    pub(super) request: String,
+    /// Time of the decision.
+    pub(super) created: Moment,
+    /// End of the grant.
+    pub(super) expires: Moment,
+    /// True if the visitor may end it.
+    pub(super) may_revoke: bool,
+}
+
+/// Grants of one page.
+#[derive(Default)]
+pub(super) struct GrantsShown {
+    /// Grants, the newest first.
+    pub(super) lines: Vec<GrantLine>,
+    /// True if there are more than are shown.
+    pub(super) has_more: bool,
+}
+
+/// Loads the grants that a visitor may see.
+///
+/// # Errors
+/// That of the use case.
+pub(super) async fn load(visit: &PageVisit) -> Result<GrantsShown, GatewayError> {
+    let fetched = i64::try_from(GRANTS_MAX).unwrap_or(0) + 1;
+    let rows = visit.gateway().consent.list_grants(visit.caller(), Uuid::max(), fetched).await?;
+    let lines = rows.iter().take(GRANTS_MAX).map(|grant| line(visit, grant)).collect();
+    Ok(GrantsShown { lines, has_more: rows.len() > GRANTS_MAX })
+}
+
+fn line(visit: &PageVisit, grant: &ConsentGrant) -> GrantLine {
+    GrantLine {
+        id: grant.id,
+        effect: grant.effect.clone(),
+        tool: format!("{}:{}", grant.server, grant.tool),
+        operation: grant.operation_type.clone(),
+        owner: grant.owner.clone(),
+        by: format!("{}, over {}", grant.granted_owner, grant.granted_via),
+        request: super::href_of(grant.request_id),
+        created: Moment::new(grant.created_at, visit.now()),
+        expires: Moment::new(grant.expires_at, visit.now()),
+        may_revoke: may_revoke(visit.caller(), grant),
+    }
+}
+
+/// Returns whether a caller may end a grant: who gave it, and administrators; refusals only with the right to decide.
+/// The use case checks it again.
+fn may_revoke(caller: &Caller, grant: &ConsentGrant) -> bool {
+    let is_giver = grant.granted_by == caller.key.map(|key| key.0).unwrap_or_default();
+    let is_allowed = caller.role.may(Action::DecideConsent) || grant.effect == GrantEffect::Allow.as_str();
+    is_allowed && (caller.role.may(Action::ManageKeys) || is_giver)
+}

@@ -1,0 +1,171 @@
+//! The pages of upstream servers: the list, one server with its tools, one tool, and what may be done about them.
+
+mod acts;
+mod one;
+mod tool;
+
+pub(super) use self::acts::{on_server, on_tool};
+pub(super) use self::one::show;
+
+use askama::Template;
+use axum::response::Response;
+use http::StatusCode;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use url::form_urlencoded::Serializer;
+
+use super::moment::Moment;
+use super::nav::{Nav, Section};
+use super::page_visit::PageVisit;
+use super::text::short;
+use crate::domain::annotations::{Tier, Unannotated};
+use crate::domain::id::is_name;
+use crate::domain::server::ConnectionState;
+use crate::domain::tenant::Action;
+use crate::domain::tool::{Definition, PinState};
+use crate::faces::query::params::{PAGE, Params};
+use crate::gateway::{GatewayError, ServerState, ServerView, ToolView};
+
+/// Memory of the list, in bytes: as loaded, and as text.
+const LIST_MEMORY_BYTES: usize = 256 * 1024;
+/// Longest error in the list, in characters.
+const ERROR_CHARS_MAX: usize = 200;
+
+/// Server in the list.
+struct ServerLine {
+    name: String,
+    href: String,
+    kind: String,
+    state: &'static str,
+    tone: &'static str,
+    connection: String,
+    is_connected: bool,
+    last_ok: Option<Moment>,
+    error: Option<String>,
+    /// Number of approved tools.
+    approved: usize,
+    /// Number of tools that wait for a decision: new ones and changed ones.
+    waiting: usize,
+    /// Number of blocked tools.
+    blocked: usize,
+}
+
+#[derive(Template)]
+#[template(path = "servers.html", config = "src/faces/console/askama.toml")]
+struct ServersPage {
+    nav: Nav,
+    /// True if the visitor's role may add servers.
+    may_add: bool,
+    servers: Vec<ServerLine>,
+    /// Link to the next page; `None` if there is none.
+    next: Option<String>,
+}
+
+/// Returns the path of a server's page.
+fn href_of(name: &str) -> String {
+    format!("{}/{name}", Section::Servers.href())
+}
+
+/// Returns the link to a page of one tool.
+fn href_of_tool(server: &str, tool: &str) -> String {
+    let mut query = Serializer::new(String::new());
+    query.append_pair("tool", tool);
+    format!("{}?{}", href_of(server), query.finish())
+}
+
+/// Returns the path of an act on a tool.
+fn path_of(server: &str, tool: &str, verb: &str) -> String {
+    format!("{}/tools/{}/{verb}", href_of(server), utf8_percent_encode(tool, NON_ALPHANUMERIC))
+}
+
+/// Returns the state of a server in words, and the class by which it stands out.
+fn state_of(server: &ServerView) -> (&'static str, &'static str) {
+    match (server.enabled, server.quarantined) {
+        (false, _) => ("disabled", "held"),
+        (true, true) => ("in quarantine", "open"),
+        (true, false) => ("enabled", "good"),
+    }
+}
+
+/// Returns the last errors of a server and of its prompts and resources, joined; `None` without any.
+fn error_of(server: &ServerView) -> Option<String> {
+    let both = [&server.last_error, &server.offers_error].into_iter().flatten().map(String::as_str);
+    let both = both.collect::<Vec<_>>().join("; ");
+    (!both.is_empty()).then_some(both)
+}
+
+/// Returns the tier of a tool with its override, and the description that its server gives.
+fn facts(tool: &ToolView, unannotated: Unannotated) -> (Tier, String) {
+    let overridden = tool.overridden.as_ref();
+    let said = overridden.and_then(|overridden| overridden.said.over(&tool.definition, &tool.pin));
+    let text = said.as_deref().unwrap_or(&tool.definition);
+    match Definition::read(text) {
+        Ok(definition) => (definition.annotations.tier(unannotated), definition.description),
+        Err(_) => (Tier::Unknown, String::new()),
+    }
+}
+
+/// Returns the class of a tool's state, by which it stands out.
+fn tone(state: PinState) -> &'static str {
+    match state {
+        PinState::Approved => "good",
+        PinState::Pending | PinState::Changed => "open",
+        PinState::Blocked => "held",
+    }
+}
+
+/// Shows the list.
+pub(super) async fn list(visit: PageVisit) -> Response {
+    let page = servers(&visit).await;
+    visit.answer_read(("servers.list", None), Section::Servers, page)
+}
+
+async fn servers(visit: &PageVisit) -> Result<Response, GatewayError> {
+    visit.caller().authorise(Action::SeeServers)?;
+    visit.needs_tenant()?;
+    let page = Params::of(&visit.given(PAGE)?, PAGE)?.page()?;
+    let after = page.after(String::new(), |key| is_name(key).then(|| key.to_owned()))?;
+    visit.expect(LIST_MEMORY_BYTES).await?;
+    let found = visit.gateway().servers.list_servers(visit.caller(), &after, page.fetch()).await?;
+    let (shown, next) = page.split(&found, |server| server.name.clone());
+    let states = visit.caller().catalogue().map(|catalogue| catalogue.states());
+    let line = |server: &ServerView| {
+        let state = states.as_ref().and_then(|states| states.get(&server.name));
+        line(visit, server, state)
+    };
+    let page = ServersPage {
+        nav: visit.nav(Section::Servers),
+        may_add: visit.caller().role.may(Action::ChangeServers),
+        servers: shown.iter().map(line).collect(),
+        next: next.map(|cursor| format!("{}?limit={}&cursor={cursor}", Section::Servers.href(), page.limit)),
+    };
+    visit.show(StatusCode::OK, &page).await
+}
+
+fn line(visit: &PageVisit, server: &ServerView, tools: Option<&ServerState>) -> ServerLine {
+    let (state, tone) = state_of(server);
+    ServerLine {
+        name: server.name.clone(),
+        href: href_of(&server.name),
+        kind: server.kind.as_str().to_owned(),
+        state,
+        tone,
+        connection: server.connection.as_str().to_owned(),
+        is_connected: server.connection == ConnectionState::Connected,
+        last_ok: server.last_ok_at.map(|at| Moment::new(at, visit.now())),
+        error: error_of(server).map(|error| short(&error, ERROR_CHARS_MAX)),
+        approved: tools.map_or(0, |tools| tools.approved),
+        waiting: tools.map_or(0, |tools| tools.pending + tools.changed),
+        blocked: tools.map_or(0, |tools| tools.blocked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_tools_stay_one_segment() {
+        assert_eq!(path_of("up", "a/b?c#é", "block"), "/console/servers/up/tools/a%2Fb%3Fc%23%C3%A9/block");
+        assert_eq!(href_of_tool("up", "a/b?c&d"), "/console/servers/up?tool=a%2Fb%3Fc%26d");
+    }
+}

@@ -1,0 +1,150 @@
+//! Acts on servers and their tools.
+
+use std::sync::Arc;
+
+use axum::extract::Path;
+use axum::response::Response;
+
+use super::{href_of, href_of_tool};
+use crate::domain::id::{is_name, is_tool_name};
+use crate::domain::tenant::Action;
+use crate::faces::console::act::{VisitorAct, perform};
+use crate::faces::console::nav::Section;
+use crate::faces::console::page_visit::PageVisit;
+use crate::gateway::{GatewayError, Reconnect, ServerChange};
+
+/// Act on a server, by the last part of its path.
+#[derive(Clone, Copy)]
+enum ServerVerb {
+    Enable,
+    Disable,
+    Quarantine,
+    Unquarantine,
+    Refresh,
+    Restart,
+}
+
+/// Act on a tool, by the last part of its path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ToolVerb {
+    Approve,
+    Block,
+    Unblock,
+}
+
+impl ServerVerb {
+    fn parse(word: &str) -> Option<ServerVerb> {
+        match word {
+            "enable" => Some(ServerVerb::Enable),
+            "disable" => Some(ServerVerb::Disable),
+            "quarantine" => Some(ServerVerb::Quarantine),
+            "unquarantine" => Some(ServerVerb::Unquarantine),
+            "refresh" => Some(ServerVerb::Refresh),
+            "restart" => Some(ServerVerb::Restart),
+            _ => None,
+        }
+    }
+
+    fn act(self) -> VisitorAct {
+        let (what, needs) = match self {
+            ServerVerb::Enable => ("servers.enable", Action::ChangeServers),
+            ServerVerb::Disable => ("servers.disable", Action::ChangeServers),
+            ServerVerb::Quarantine => ("servers.quarantine", Action::ChangeServers),
+            ServerVerb::Unquarantine => ("servers.unquarantine", Action::Approve),
+            ServerVerb::Refresh => ("servers.refresh", Action::ChangeServers),
+            ServerVerb::Restart => ("servers.restart", Action::ChangeServers),
+        };
+        VisitorAct::new(what, needs)
+    }
+}
+
+impl ToolVerb {
+    fn parse(word: &str) -> Option<ToolVerb> {
+        match word {
+            "approve" => Some(ToolVerb::Approve),
+            "block" => Some(ToolVerb::Block),
+            "unblock" => Some(ToolVerb::Unblock),
+            _ => None,
+        }
+    }
+
+    fn act(self) -> VisitorAct {
+        let (what, needs) = match self {
+            ToolVerb::Approve => ("tools.approve", Action::Approve),
+            ToolVerb::Block => ("tools.block", Action::ChangeServers),
+            ToolVerb::Unblock => ("tools.unblock", Action::Approve),
+        };
+        VisitorAct::new(what, needs)
+    }
+}
+
+/// Does something about a server, and shows it.
+pub(in crate::faces::console) async fn on_server(
+    Path((name, verb)): Path<(String, String)>,
+    visit: PageVisit,
+) -> Response {
+    let done = act_on_server(&visit, &name, &verb).await;
+    visit.answer_act(Section::Servers, &href_of(&name), done)
+}
+
+async fn act_on_server(visit: &PageVisit, name: &str, verb: &str) -> Result<(), GatewayError> {
+    let verb = ServerVerb::parse(verb).ok_or(GatewayError::NotFound("page"))?;
+    if !is_name(name) {
+        return Err(GatewayError::NotFound("server"));
+    }
+    visit.needs_tenant()?;
+    let act = VisitorAct { server: Some(name.to_owned()), ..verb.act() };
+    let (gateway, caller, name) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()), name.to_owned());
+    // boxed: the future of a listing is large
+    let work = Box::pin(async move {
+        let servers = &gateway.servers;
+        let switched = |enabled| ServerChange { enabled: Some(enabled), ..ServerChange::default() };
+        let done = match verb {
+            ServerVerb::Enable => Box::pin(servers.update_server(&caller, &name, switched(true))).await,
+            ServerVerb::Disable => Box::pin(servers.update_server(&caller, &name, switched(false))).await,
+            ServerVerb::Quarantine => servers.quarantine(&caller, &name).await,
+            ServerVerb::Unquarantine => servers.release(&caller, &name).await,
+            ServerVerb::Refresh => servers.refresh_server(&caller, &name, Reconnect::No).await,
+            ServerVerb::Restart => servers.refresh_server(&caller, &name, Reconnect::Yes).await,
+        };
+        done.map(drop)
+    });
+    perform(visit, act, work).await
+}
+
+/// Does something about a tool, and shows it.
+pub(in crate::faces::console) async fn on_tool(
+    Path((name, tool, verb)): Path<(String, String, String)>,
+    visit: PageVisit,
+) -> Response {
+    let done = act_on_tool(&visit, (&name, &tool), &verb).await;
+    visit.answer_act(Section::Servers, &href_of_tool(&name, &tool), done)
+}
+
+async fn act_on_tool(visit: &PageVisit, (name, tool): (&str, &str), verb: &str) -> Result<(), GatewayError> {
+    let verb = ToolVerb::parse(verb).ok_or(GatewayError::NotFound("page"))?;
+    if !is_name(name) {
+        return Err(GatewayError::NotFound("server"));
+    }
+    visit.needs_tenant()?;
+    let pin = visit.field("pin").to_owned();
+    let fields = if verb == ToolVerb::Approve { vec![("pin", pin.clone())] } else { Vec::new() };
+    let act = VisitorAct { server: Some(name.to_owned()), fields, ..verb.act() };
+    let (gateway, caller) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()));
+    let (name, tool) = (name.to_owned(), tool.to_owned());
+    let work = async move {
+        let servers = &gateway.servers;
+        if !is_tool_name(&tool) {
+            // finds the server first all the same: an impossible name must not tell more than a missing one
+            servers.get_server(&caller, &name).await?;
+            return Err(GatewayError::NotFound("tool"));
+        }
+        let done = match verb {
+            ToolVerb::Approve => servers.approve_tool(&caller, &name, &tool, &pin).await,
+            ToolVerb::Block => servers.block_tool(&caller, &name, &tool).await,
+            ToolVerb::Unblock => servers.unblock_tool(&caller, &name, &tool).await,
+        };
+        done.map(drop)
+    };
+    perform(visit, act, work).await
+}

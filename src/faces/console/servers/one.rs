@@ -1,0 +1,160 @@
+//! The page of one server, with a page of its tools.
+
+use askama::Template;
+use axum::extract::Path;
+use axum::response::Response;
+use http::StatusCode;
+
+use super::{error_of, facts, href_of, href_of_tool, path_of, state_of, tone, tool};
+use crate::domain::id::{is_name, is_tool_name};
+use crate::domain::server_url::masked;
+use crate::domain::tenant::Action;
+use crate::domain::tool::PinState;
+use crate::faces::console::moment::Moment;
+use crate::faces::console::nav::{Nav, Section};
+use crate::faces::console::page_visit::PageVisit;
+use crate::faces::console::text::{LongText, short};
+use crate::faces::query::cursor::{CursorPage, DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
+use crate::faces::query::params::{ParamNames, Params};
+use crate::gateway::{GatewayError, ServerView, ToolView};
+
+/// Parameters of the page.
+const PARAMS: ParamNames = &["tool", "cursor", "limit"];
+/// Longest description in the list, in characters.
+const DESCRIPTION_CHARS_MAX: usize = 300;
+
+/// Button of an act.
+struct ActButton {
+    action: String,
+    label: &'static str,
+}
+
+/// Tool in the list.
+struct ToolLine {
+    name: String,
+    href: String,
+    description: String,
+    tier: &'static str,
+    state: &'static str,
+    tone: &'static str,
+    /// Change of the hints for the worse, in words; `None` without one.
+    drift: Option<&'static str>,
+    /// True if a person has to look at the definition.
+    is_waiting: bool,
+    /// Button that blocks the tool, or lifts its block; `None` without the right.
+    act: Option<ActButton>,
+}
+
+#[derive(Template)]
+#[template(path = "server.html", config = "src/faces/console/askama.toml")]
+struct ServerPage {
+    nav: Nav,
+    csrf: String,
+    name: String,
+    kind: String,
+    /// Address or command of the server, without secrets.
+    place: Option<String>,
+    state: &'static str,
+    tone: &'static str,
+    connection: String,
+    era: Option<String>,
+    last_ok: Option<Moment>,
+    created: Moment,
+    auto_approve: bool,
+    error: Option<LongText>,
+    buttons: Vec<ActButton>,
+    tools: Vec<ToolLine>,
+    /// Link to the next page of tools; `None` if there is none.
+    next: Option<String>,
+}
+
+/// Shows the page of a server, or of the tool that the address names.
+pub(in crate::faces::console) async fn show(Path(name): Path<String>, visit: PageVisit) -> Response {
+    let page = server(&visit, &name).await;
+    let known = Some(name.as_str()).filter(|name| is_name(name));
+    visit.answer_read(("servers.inspect", known), Section::Servers, page)
+}
+
+async fn server(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
+    visit.caller().authorise(Action::SeeServers)?;
+    visit.needs_tenant()?;
+    if !is_name(name) {
+        return Err(GatewayError::NotFound("server"));
+    }
+    let params = Params::of(&visit.given(PARAMS)?, PARAMS)?;
+    let mut page = params.page()?;
+    let after = page.after(String::new(), |key| is_tool_name(key).then(|| key.to_owned()))?;
+    visit.expect(DEFINITIONS_MEMORY_BYTES).await?;
+    let servers = &visit.gateway().servers;
+    let server = servers.get_server(visit.caller(), name).await?;
+    if let Some(tool) = params.text("tool") {
+        return tool::show(visit, name, tool).await;
+    }
+    let bounds = (page.fetch(), DEFINITIONS_BYTES_MAX);
+    let tools = servers.list_server_tools(visit.caller(), name, &after, bounds).await?;
+    let approved = |tool: &ToolView| tool.approved_definition.as_ref().map_or(0, String::len);
+    page.fit(tools.iter().map(|tool| tool.definition.len() + approved(tool)));
+    visit.show(StatusCode::OK, &described(visit, &server, &page, &tools)).await
+}
+
+fn described(visit: &PageVisit, server: &ServerView, page: &CursorPage, tools: &[ToolView]) -> ServerPage {
+    let (shown, next) = page.split(tools, |tool| tool.name.clone());
+    let (state, tone) = state_of(server);
+    let nav = visit.nav(Section::Servers);
+    let here = href_of(&server.name);
+    ServerPage {
+        csrf: nav.csrf.clone(),
+        nav,
+        name: server.name.clone(),
+        kind: server.kind.as_str().to_owned(),
+        place: server.url.as_deref().map(|url| masked(url).into_owned()).or_else(|| server.command.clone()),
+        state,
+        tone,
+        connection: server.connection.as_str().to_owned(),
+        era: server.era.as_ref().map(|era| era.as_str().to_owned()),
+        last_ok: server.last_ok_at.map(|at| Moment::new(at, visit.now())),
+        created: Moment::new(server.created_at, visit.now()),
+        auto_approve: server.auto_approve,
+        error: error_of(server).map(|error| LongText::of(&error)),
+        buttons: buttons(visit, server),
+        tools: shown.iter().map(|tool| line(visit, &server.name, tool)).collect(),
+        next: next.map(|cursor| format!("{here}?limit={}&cursor={cursor}", page.limit)),
+    }
+}
+
+/// Returns the acts that fit the state of a server and the role of the visitor.
+fn buttons(visit: &PageVisit, server: &ServerView) -> Vec<ActButton> {
+    let role = visit.caller().role;
+    let (changes, approves) = (role.may(Action::ChangeServers), role.may(Action::Approve));
+    let acts = [
+        ("enable", "Enable", changes && !server.enabled),
+        ("disable", "Disable", changes && server.enabled),
+        ("quarantine", "Quarantine", changes && !server.quarantined),
+        ("unquarantine", "Release from quarantine", approves && server.quarantined),
+        ("refresh", "List its tools now", changes && server.enabled),
+        ("restart", "Connect again", changes && server.enabled),
+    ];
+    let fitting = acts.into_iter().filter(|(_, _, fits)| *fits);
+    let here = href_of(&server.name);
+    fitting.map(|(verb, label, _)| ActButton { action: format!("{here}/{verb}"), label }).collect()
+}
+
+fn line(visit: &PageVisit, server: &str, tool: &ToolView) -> ToolLine {
+    let (tier, description) = facts(tool, visit.caller().settings.unannotated_tools);
+    let role = visit.caller().role;
+    let act = match tool.state {
+        PinState::Blocked => role.may(Action::Approve).then_some(("unblock", "Unblock")),
+        _ => role.may(Action::ChangeServers).then_some(("block", "Block")),
+    };
+    ToolLine {
+        name: tool.name.clone(),
+        href: href_of_tool(server, &tool.name),
+        description: short(&description, DESCRIPTION_CHARS_MAX),
+        tier: tier.as_str(),
+        state: tool.state.as_str(),
+        tone: tone(tool.state),
+        drift: tool.drift.map(|(drift, _)| drift.sentence()),
+        is_waiting: matches!(tool.state, PinState::Pending | PinState::Changed),
+        act: act.map(|(verb, label)| ActButton { action: path_of(server, &tool.name, verb), label }),
+    }
+}

@@ -1,0 +1,114 @@
+//! The page of one tool: its definition, what changed since it was approved, and the decisions about it.
+
+use askama::Template;
+use axum::response::Response;
+use http::StatusCode;
+
+use super::{facts, href_of, path_of, tone};
+use crate::domain::diff::Diff;
+use crate::domain::id::is_tool_name;
+use crate::domain::tenant::Action;
+use crate::domain::tool::PinState;
+use crate::faces::console::nav::{Nav, Section};
+use crate::faces::console::page_visit::PageVisit;
+use crate::faces::console::text::{LongText, indented};
+use crate::gateway::{GatewayError, ToolView};
+
+/// Most changes that are shown.
+const CHANGES_MAX: usize = 200;
+/// Longest value of a change, in bytes.
+const VALUE_BYTES_MAX: usize = 4096;
+
+/// Change of a definition since it was approved.
+struct ChangeLine {
+    path: String,
+    before: Option<LongText>,
+    after: Option<LongText>,
+}
+
+#[derive(Template)]
+#[template(path = "tool.html", config = "src/faces/console/askama.toml")]
+struct ToolPage {
+    nav: Nav,
+    csrf: String,
+    server: String,
+    /// Path of the server's page.
+    server_href: String,
+    name: String,
+    tier: &'static str,
+    state: &'static str,
+    tone: &'static str,
+    description: LongText,
+    drift: Option<&'static str>,
+    /// Annotations that a person has set in place of the server's, as JSON; `None` without any.
+    overridden: Option<String>,
+    pin: String,
+    approved_pin: Option<String>,
+    /// True if there is an approved definition to compare with.
+    is_compared: bool,
+    changes: Vec<ChangeLine>,
+    has_more_changes: bool,
+    definition: LongText,
+    /// Path of the form that approves the definition; `None` without the right, if there is nothing to approve, and
+    /// for a definition that is not shown whole.
+    approve: Option<String>,
+    /// Path of the form that blocks the tool; `None` without the right, and for a blocked one.
+    block: Option<String>,
+    /// Path of the form that lifts the block; `None` without the right, and without a block.
+    unblock: Option<String>,
+    is_waiting: bool,
+}
+
+/// Shows the page of a tool of a server.
+///
+/// # Errors
+/// [`GatewayError::NotFound`] without such a tool; otherwise that of the use case.
+pub(super) async fn show(visit: &PageVisit, server: &str, name: &str) -> Result<Response, GatewayError> {
+    if !is_tool_name(name) {
+        return Err(GatewayError::NotFound("tool"));
+    }
+    let tool = visit.gateway().servers.get_tool(visit.caller(), server, name).await?;
+    visit.show(StatusCode::OK, &described(visit, server, &tool)).await
+}
+
+fn described(visit: &PageVisit, server: &str, tool: &ToolView) -> ToolPage {
+    let role = visit.caller().role;
+    let (tier, description) = facts(tool, visit.caller().settings.unannotated_tools);
+    let approved = tool.approved_definition.as_deref();
+    let diff = approved.map(|approved| Diff::between(approved, &tool.definition)).unwrap_or_default();
+    let value = |raw: Option<&str>| raw.map(|raw| LongText::within(&indented(raw), VALUE_BYTES_MAX));
+    let changes = diff.changes.iter().take(CHANGES_MAX).map(|change| ChangeLine {
+        path: change.path.clone(),
+        before: value(change.before),
+        after: value(change.after),
+    });
+    let changes: Vec<ChangeLine> = changes.collect();
+    let definition = LongText::of(&indented(&tool.definition));
+    let is_waiting = matches!(tool.state, PinState::Pending | PinState::Changed);
+    let is_blocked = tool.state == PinState::Blocked;
+    let path = |verb: &str, fits: bool| fits.then(|| path_of(server, &tool.name, verb));
+    let nav = visit.nav(Section::Servers);
+    ToolPage {
+        csrf: nav.csrf.clone(),
+        nav,
+        server: server.to_owned(),
+        server_href: href_of(server),
+        name: tool.name.clone(),
+        tier: tier.as_str(),
+        state: tool.state.as_str(),
+        tone: tone(tool.state),
+        description: LongText::of(&description),
+        drift: tool.drift.map(|(drift, _)| drift.sentence()),
+        overridden: tool.overridden.as_ref().map(|overridden| overridden.said.hints.text()),
+        pin: tool.pin.clone(),
+        approved_pin: tool.approved_pin.clone(),
+        is_compared: approved.is_some(),
+        has_more_changes: diff.is_cut || diff.changes.len() > changes.len(),
+        changes,
+        approve: path("approve", is_waiting && definition.left_out.is_none() && role.may(Action::Approve)),
+        block: path("block", !is_blocked && role.may(Action::ChangeServers)),
+        unblock: path("unblock", is_blocked && role.may(Action::Approve)),
+        definition,
+        is_waiting,
+    }
+}

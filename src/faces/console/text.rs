@@ -1,0 +1,112 @@
+//! Texts of others on pages: bounded, and JSON in lines.
+
+/// Longest text that is shown whole, in bytes.
+const LONG_BYTES_MAX: usize = 256 * 1024;
+/// Deepest level of JSON that is indented further.
+const LEVELS_MAX: usize = 20;
+
+/// Text in a block of its own.
+#[derive(Debug)]
+pub(super) struct LongText {
+    /// Text, or the beginning of a longer one.
+    pub(super) text: String,
+    /// Bytes that are left out; `None` if the text is whole.
+    pub(super) left_out: Option<usize>,
+}
+
+impl LongText {
+    /// Takes a text, and cuts it if it is longer than 256 KiB.
+    pub(super) fn of(text: &str) -> LongText {
+        LongText::within(text, LONG_BYTES_MAX)
+    }
+
+    /// Takes a text, and cuts it if it is longer than `bytes_max`.
+    pub(super) fn within(text: &str, bytes_max: usize) -> LongText {
+        let shown = text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default();
+        let left_out = text.len() - shown.len();
+        LongText { text: shown.to_owned(), left_out: (left_out > 0).then_some(left_out) }
+    }
+}
+
+/// Returns the beginning of a text, with an ellipsis where more follows.
+pub(super) fn short(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text.to_owned(),
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+    }
+}
+
+/// Returns JSON text with a line for each value. Names, strings and numbers stay as they are spelt.
+pub(super) fn indented(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() * 2);
+    let (mut level, mut is_string, mut is_escaped) = (0_usize, false, false);
+    let mut last = ' ';
+    for c in json.chars() {
+        if is_string {
+            out.push(c);
+            is_string = is_escaped || c != '"';
+            is_escaped = c == '\\' && !is_escaped;
+            continue;
+        }
+        match c {
+            ' ' | '\t' | '\n' | '\r' => continue,
+            '"' => is_string = true,
+            '}' | ']' => level = level.saturating_sub(1),
+            _ => {}
+        }
+        let opens = matches!(last, '{' | '[');
+        let closes = matches!(c, '}' | ']');
+        if (opens != closes && !out.is_empty()) || last == ',' {
+            out.push('\n');
+            out.push_str(&"  ".repeat(level.min(LEVELS_MAX)));
+        }
+        out.push(c);
+        match c {
+            '{' | '[' => level += 1,
+            ':' => out.push(' '),
+            _ => {}
+        }
+        last = c;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        let whole = LongText::within("aé", 3);
+        assert_eq!((whole.text.as_str(), whole.left_out), ("aé", None));
+        let cut = LongText::within("aéb", 2);
+        assert_eq!((cut.text.as_str(), cut.left_out), ("a", Some(3)));
+        assert_eq!((short("éa", 2).as_str(), short("éab", 2).as_str()), ("éa", "éa…"));
+    }
+
+    #[test]
+    fn json_gets_lines_and_keeps_its_spelling() {
+        let raw = r#"{"a":1e400, "b" : ["{\"x\\\",[" ,{}],"c":[],"d":{"e":true}}"#;
+        let lines = [
+            "{",
+            r#"  "a": 1e400,"#,
+            r#"  "b": ["#,
+            r#"    "{\"x\\\",[","#,
+            "    {}",
+            "  ],",
+            r#"  "c": [],"#,
+            r#"  "d": {"#,
+            r#"    "e": true"#,
+            "  }",
+            "}",
+        ];
+        assert_eq!(indented(raw), lines.join("\n"));
+    }
+
+    #[test]
+    fn deep_json_stays_small() {
+        let deep = "[".repeat(10_000);
+        assert!(indented(&deep).len() < 10_000 * (LEVELS_MAX * 2 + 3));
+        assert_eq!(indented("]]} junk"), "]\n]\n}junk");
+    }
+}

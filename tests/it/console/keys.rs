@@ -1,0 +1,185 @@
+//! API keys: made and shown once, replaced, revoked, and nobody's but an admin's.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::markup::{HOSTILE, assert_harmless, assert_harmless_but, attributes, escaped, form_to};
+use crate::support::{Api, Mcp, Stage, Upstream, Visitor, settle, upstream};
+
+const SOON: Duration = Duration::from_secs(5);
+/// Schemes of the links by which clients install a server.
+const INSTALL: [&str; 2] = ["cursor://anysphere.cursor-deeplink/", "vscode:mcp/install?"];
+
+/// The secret that a page shows.
+fn secret(page: &str) -> &str {
+    let (_, rest) = page.split_once("<pre id=\"secret\" tabindex=\"0\">").expect("a secret");
+    rest.split('<').next().unwrap()
+}
+
+/// The path of the page of the key that was made.
+fn place(page: &str) -> String {
+    let links = attributes(page, "href").into_iter();
+    links.filter(|href| href.starts_with("/console/keys/")).next_back().expect("a link")
+}
+
+/// The caller with a key.
+fn with(stage: &Stage, secret: &str) -> Api {
+    let mut api = stage.platform();
+    api.key = Some(secret.to_owned());
+    api
+}
+
+#[tokio::test]
+async fn a_key_is_made_shown_once_replaced_and_revoked() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("zoo", &upstream).await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let list = visitor.get("/console/keys").await;
+    list.expect(200);
+    assert_eq!(form_to(&list.text, "/create").as_deref(), Some("/console/keys/create"));
+    assert!(list.text.contains("this session's"), "{list:?}");
+    for (fields, says) in [
+        (vec![("role", "platform")], "role must be"),
+        (vec![], "role must be"),
+        (vec![("role", "agent"), ("expires_in_days", "0")], "expires_in_days must be a whole number"),
+        (vec![("role", "agent"), ("name", &*"x".repeat(201))], "name must be 1 to 200 characters"),
+    ] {
+        let refused = visitor.post("/console/keys/create", &fields).await;
+        refused.expect(400);
+        assert!(refused.text.contains(says), "{refused:?}");
+    }
+    let fields = [("role", "agent"), ("name", "laptop"), ("owner", "ada"), ("expires_in_days", "30")];
+    let made = visitor.post("/console/keys/create", &fields).await;
+    made.expect(201);
+    assert_harmless_but(&made.text, &INSTALL);
+    let key = secret(&made.text).to_owned();
+    Mcp::bare(&with(&stage, &key)).run("read", "zoo:reader", &json!({})).await.ok();
+    // clients are set up for this gateway, with this key
+    let url = format!("{}/mcp", stage.gateway.url);
+    for part in ["[mcp_servers.mcpproxy]", "&#34;mcpServers&#34;: {", &url] {
+        assert!(made.text.contains(part), "{part}: {made:?}");
+    }
+    assert!(made.text.matches(&key).count() >= 7, "{made:?}");
+    for scheme in INSTALL {
+        assert!(attributes(&made.text, "href").iter().any(|href| href.starts_with(scheme)), "{scheme}");
+    }
+    // and that was the only time
+    let (path, list) = (place(&made.text), visitor.get("/console/keys").await.text);
+    let page = visitor.get(&path).await.text;
+    for page in [&list, &page] {
+        assert!(page.contains("laptop") && page.contains("ada") && !page.contains(&key), "{page}");
+    }
+    let shown = &page;
+    for part in ["in 29 d", "unannotated_tools", "<td>deployment</td>", "valid"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let id = path.rsplit('/').next().unwrap();
+    let settings = json!({"max_operation": "read"});
+    let patched =
+        tenant.platform.ask(reqwest::Method::PATCH, &format!("/api/v1/keys/{id}/settings"), Some(&settings));
+    patched.await.expect(200);
+    let shown = visitor.get(&path).await.text;
+    assert!(shown.contains("<th scope=\"row\">max_operation</th><td>read</td><td>key</td>"), "{shown}");
+
+    let replaced = visitor.post(&form_to(&shown, "/rotate").unwrap(), &[]).await;
+    replaced.expect(201);
+    let next = secret(&replaced.text).to_owned();
+    assert!(next != key && replaced.text.contains(&format!("href=\"{path}\"")), "{replaced:?}");
+    for secret in [&key, &next] {
+        with(&stage, secret).get("/api/v1/status").await.expect(200);
+    }
+    let old = visitor.get(&path).await.text;
+    assert!(old.contains("replaced") && form_to(&old, "/rotate").is_none(), "{old}");
+    visitor.post(&format!("{path}/rotate"), &[]).await.expect(409);
+    let done = visitor.post(&form_to(&old, "/revoke").unwrap(), &[]).await;
+    assert_eq!((done.status, done.header("location")), (303, path.as_str()));
+    settle(401, SOON, || async { with(&stage, &key).get("/api/v1/status").await.status }).await;
+    with(&stage, &next).get("/api/v1/status").await.expect(200);
+    let gone = visitor.get(&path).await.text;
+    assert!(gone.contains("revoked") && form_to(&gone, "/revoke").is_none(), "{gone}");
+    for verb in ["create", "rotate", "revoke"] {
+        let record =
+            tenant.records(&format!("tool=keys.{verb}&source=console&status=success"), 1).await.remove(0);
+        let text = record.to_string();
+        assert!(!text.contains(&key) && !text.contains(&next), "{record}");
+    }
+    for (path, status) in [("x", 404), ("0199aaaa-0000-7000-8000-000000000001", 404)] {
+        visitor.get(&format!("/console/keys/{path}")).await.expect(status);
+        visitor.post(&format!("/console/keys/{path}/revoke"), &[]).await.expect(status);
+    }
+    visitor.post(&format!("{path}/explode"), &[]).await.expect(404);
+    let foreign = visitor.send(visitor.form("/console/keys/create", &[("role", "admin")])).await;
+    foreign.expect(403);
+}
+
+#[tokio::test]
+async fn keys_are_for_admins_alone() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let key = tenant.agent().await;
+    let path = format!("/console/keys/{}", key.id);
+    for low in
+        [tenant.agent().await, tenant.auditor().await, tenant.operator().await, tenant.approver().await]
+    {
+        let visitor = Visitor::with_key(&stage.gateway, &low).await;
+        for path in ["/console/keys", &path] {
+            let page = visitor.get(path).await;
+            page.expect(403);
+            assert!(!attributes(&page.text, "href").contains(&"/console/keys".to_owned()), "{page:?}");
+        }
+        visitor.post("/console/keys/create", &[("role", "admin")]).await.expect(403);
+        visitor.post(&format!("{path}/rotate"), &[]).await.expect(403);
+        visitor.post(&format!("{path}/revoke"), &[]).await.expect(403);
+    }
+    let recorded = async || {
+        let items = tenant.platform.items("/api/v1/activity?source=console&status=blocked").await;
+        let mut tools: Vec<Value> = items.into_iter().map(|item| item["tool"].clone()).collect();
+        tools.sort_by_key(Value::to_string);
+        tools.dedup();
+        tools
+    };
+    let names = ["keys.create", "keys.get", "keys.list", "keys.revoke", "keys.rotate"];
+    settle(names.map(Value::from).to_vec(), SOON, recorded).await;
+    let stranger = Visitor::with_key(&stage.gateway, &stage.tenant("other").await.admin().await).await;
+    stranger.get(&path).await.expect(404);
+    stranger.post(&format!("{path}/rotate"), &[]).await.expect(404);
+    stranger.post(&format!("{path}/revoke"), &[]).await.expect(404);
+    let platform = Visitor::with_key(&stage.gateway, &stage.platform()).await;
+    platform.get("/console/keys").await.expect(403);
+    platform.post("/console/keys/create", &[("role", "admin")]).await.expect(403);
+    key.get("/api/v1/status").await.expect(200);
+    // reads of admins are recorded as over REST
+    let admin = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    admin.get(&path).await.expect(200);
+    admin.get("/console/keys").await.expect(200);
+    for tool in ["keys.get", "keys.list"] {
+        tenant.records(&format!("tool={tool}&source=console&status=success"), 1).await;
+    }
+}
+
+#[tokio::test]
+async fn hostile_names_of_keys_stay_names() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    for text in HOSTILE {
+        let made = visitor
+            .post("/console/keys/create", &[("role", "auditor"), ("name", text), ("owner", text)])
+            .await;
+        made.expect(201);
+        let one = visitor.get(&place(&made.text)).await.text;
+        for page in [&made.text, &one] {
+            assert_harmless(page);
+            assert!(page.contains(&escaped(text)), "{text}: {page}");
+        }
+        assert!(!made.text.contains("mcp_servers"), "a role without tools needs no client: {made:?}");
+    }
+    let list = visitor.get("/console/keys?limit=100").await.text;
+    assert_harmless(&list);
+    let walked = visitor.get("/console/keys?limit=2").await.text;
+    let next = attributes(walked.split("<a rel=\"next\"").nth(1).unwrap(), "href").remove(0);
+    assert!(visitor.get(&next).await.text.contains("/console/keys/"));
+}

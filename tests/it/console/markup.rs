@@ -1,0 +1,73 @@
+//! Pages as texts: what they consist of, and what harms them.
+
+/// Texts that do harm where a page takes them for more than texts.
+pub const HOSTILE: [&str; 8] = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror=alert(1)>",
+    "'><svg/onload=alert(1)>",
+    "</pre></td></table><iframe src=//evil.example>",
+    "<!--",
+    "{{ 7 * 7 }}{% if true %}",
+    "&lt;script&gt;",
+    "javascript:alert(1)",
+];
+
+/// Elements that the pages are made of.
+const ELEMENTS: &str = "!doctype a article body br button code dd details div dl dt figcaption figure form h1 h2 h3 \
+    head header hr html input label li link main meta nav option p pre rect section select span \
+    strong summary svg table tbody td th thead time title tr ul";
+
+/// A text as pages have it.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '<' | '>' | '"' | '\'' | '&' => out.push_str(&format!("&#{};", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Checks that a page consists of elements of the console alone, none of which runs anything.
+#[track_caller]
+pub fn assert_harmless(page: &str) {
+    assert_harmless_but(page, &[]);
+}
+
+/// Checks the same of a page that may have links with these beginnings as well.
+#[track_caller]
+pub fn assert_harmless_but(page: &str, allowed: &[&str]) {
+    for tag in page.split('<').skip(1) {
+        let tag = tag.split('>').next().unwrap().trim_start_matches('/');
+        let name: String = tag.chars().take_while(|c| c.is_alphanumeric() || *c == '!').collect();
+        assert!(ELEMENTS.split(' ').any(|known| known == name), "<{tag}> in {page}");
+        // every value of an attribute is quoted, and what stands between the quotes is none
+        let names: String = tag.split('"').step_by(2).collect();
+        assert!(!names.contains(" on") && !names.contains("style"), "<{tag}> in {page}");
+        for address in ["href=\"", "action=\"", "src=\""] {
+            for value in tag.split(address).skip(1) {
+                let is_allowed = allowed.iter().any(|start| value.starts_with(start));
+                assert!(is_allowed || value.starts_with("/console"), "<{tag}> in {page}");
+            }
+        }
+    }
+}
+
+/// The values of an attribute, in the order of a page, as a browser reads them.
+pub fn attributes(page: &str, name: &str) -> Vec<String> {
+    let start = format!(" {name}=\"");
+    let values = page.split(&start).skip(1).filter_map(|rest| rest.split('"').next());
+    let plain = |value: &str| {
+        let value = [("&#60;", "<"), ("&#62;", ">"), ("&#34;", "\""), ("&#39;", "'")]
+            .iter()
+            .fold(value.to_owned(), |value, (escaped, plain)| value.replace(escaped, plain));
+        value.replace("&#38;", "&")
+    };
+    values.map(plain).collect()
+}
+
+/// The place of the form on a page whose action ends so; `None` if there is none.
+pub fn form_to(page: &str, end: &str) -> Option<String> {
+    attributes(page, "action").into_iter().find(|action| action.ends_with(end))
+}

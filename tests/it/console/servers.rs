@@ -1,0 +1,272 @@
+//! Servers and their tools: what is seen, and what is done about them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to};
+use crate::support::{Stage, Tenant, Tool, Upstream, Visitor, settle, upstream};
+
+const SOON: Duration = Duration::from_secs(5);
+
+/// A tool that only reads, with a title of its own.
+fn titled(title: &str) -> Tool {
+    Tool::annotated("t", &json!({"readOnlyHint": true, "title": title}).to_string())
+}
+
+/// Gives the server other tools, which it is asked for at once.
+async fn offer(tenant: &Tenant, upstream: &Upstream, tools: Vec<Tool>) {
+    upstream.set_tools(tools);
+    tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
+}
+
+/// The tool `t` as REST shows it.
+async fn tool(tenant: &Tenant) -> Value {
+    let tools = tenant.platform.items("/api/v1/servers/up/tools").await;
+    tools.into_iter().find(|tool| tool["name"] == "t").unwrap()
+}
+
+#[tokio::test]
+async fn a_server_is_switched_and_quarantined() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let admin = tenant.admin().await;
+    let visitor = Visitor::with_key(&stage.gateway, &admin).await;
+    let empty = visitor.get("/console/servers").await.text;
+    assert!(empty.contains("mcpproxy upstream add NAME URL"), "{empty}");
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    let headers = json!({"headers": {"Authorization": "Bearer s3cret-of-the-server"}});
+    tenant.add_with("up", &upstream, headers).await;
+    let list = visitor.get("/console/servers").await.text;
+    for shown in ["/console/servers/up", "http", "enabled", "connected", "6 approved"] {
+        assert!(list.contains(shown), "{shown}: {list}");
+    }
+    let page = visitor.get("/console/servers/up").await.text;
+    for shown in [
+        "enabled",
+        "connected",
+        &upstream.url,
+        "reader",
+        "wiper",
+        "destructive",
+        "The tool plain of the test server",
+    ] {
+        assert!(page.contains(shown), "{shown}: {page}");
+    }
+    for page in [&list, &page] {
+        assert!(!page.contains("s3cret"), "{page}");
+        assert_harmless(page);
+    }
+    for (verb, field, value, then) in [
+        ("disable", "enabled", false, "disabled"),
+        ("enable", "enabled", true, "enabled"),
+        ("quarantine", "quarantined", true, "in quarantine"),
+        ("unquarantine", "quarantined", false, "enabled"),
+    ] {
+        let page = visitor.get("/console/servers/up").await.text;
+        let action = form_to(&page, &format!("/{verb}")).unwrap_or_else(|| panic!("{verb}: {page}"));
+        let done = visitor.post(&action, &[]).await;
+        assert_eq!((done.status, done.header("location")), (303, "/console/servers/up"), "{verb}");
+        assert_eq!(tenant.platform.get("/api/v1/servers/up").await.expect(200)[field], value, "{verb}");
+        let page = visitor.get("/console/servers/up").await.text;
+        assert!(page.contains(&format!("\">{then}</span>")), "{then}: {page}");
+        assert!(form_to(&page, &format!("/{verb}")).is_none(), "{verb}: {page}");
+        let record = tenant.records(&format!("tool=servers.{verb}&source=console"), 1).await.remove(0);
+        assert_eq!((&record["server"], &record["status"]), (&json!("up"), &json!("success")), "{record}");
+    }
+    let lists = upstream.counts().lists;
+    for verb in ["refresh", "restart"] {
+        visitor.post(&format!("/console/servers/up/{verb}"), &[]).await.expect(303);
+    }
+    assert!(upstream.counts().lists >= lists + 2);
+    for (path, status) in [("up/explode", 404), ("none/enable", 404), ("NO NAME/enable", 404)] {
+        visitor.post(&format!("/console/servers/{path}"), &[]).await.expect(status);
+    }
+    let foreign = visitor.send(visitor.form("/console/servers/up/disable", &[])).await;
+    foreign.expect(403);
+    visitor.get("/console/servers/none").await.expect(404);
+    assert_eq!(tenant.platform.get("/api/v1/servers/up").await.expect(200)["enabled"], true);
+}
+
+#[tokio::test]
+async fn a_changed_tool_is_reviewed_and_approved_by_its_pin() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let upstream = Upstream::handshake(vec![titled("before"), Tool::reads("other")]).await;
+    tenant.add("up", &upstream).await;
+    let page = visitor.get("/console/servers/up?tool=t").await.text;
+    assert!(page.contains("approved") && form_to(&page, "/approve").is_none(), "{page}");
+
+    offer(&tenant, &upstream, vec![titled("after"), Tool::reads("other")]).await;
+    let list = visitor.get("/console/servers").await.text;
+    assert!(list.contains("<strong>1 to review</strong>"), "{list}");
+    let server = visitor.get("/console/servers/up").await.text;
+    assert!(attributes(&server, "href").contains(&"/console/servers/up?tool=t".to_owned()), "{server}");
+    let page = visitor.get("/console/servers/up?tool=t").await.text;
+    for shown in [
+        "changed",
+        "/annotations/title",
+        "&#34;before&#34;",
+        "&#34;after&#34;",
+        "&#34;readOnlyHint&#34;: true",
+    ] {
+        assert!(page.contains(shown), "{shown}: {page}");
+    }
+    let pin = tool(&tenant).await["pin"].as_str().unwrap().to_owned();
+    let action = form_to(&page, "/approve").unwrap();
+    assert!(page.contains(&format!("name=\"pin\" value=\"{pin}\"")), "{page}");
+    // what was looked at is not what the server offers by now
+    offer(&tenant, &upstream, vec![titled("later"), Tool::reads("other")]).await;
+    visitor.post(&action, &[("pin", &pin)]).await.expect(409);
+    visitor.post(&action, &[("pin", "v1:junk")]).await.expect(400);
+    assert_eq!(tool(&tenant).await["state"], "changed");
+    let pin = tool(&tenant).await["pin"].as_str().unwrap().to_owned();
+    let done = visitor.post(&action, &[("pin", &pin)]).await;
+    assert_eq!((done.status, done.header("location")), (303, "/console/servers/up?tool=t"));
+    assert_eq!(tool(&tenant).await["state"], "approved");
+    let record = tenant.records("tool=tools.approve&source=console&status=success", 1).await.remove(0);
+    assert!(record["arguments"].as_str().unwrap().contains("\"pin\""), "{record}");
+
+    for (verb, state, button) in [("block", "blocked", "/unblock"), ("unblock", "approved", "/block")] {
+        let action = format!("/console/servers/up/tools/t/{verb}");
+        visitor.post(&action, &[]).await.expect(303);
+        assert_eq!(tool(&tenant).await["state"], state);
+        let page = visitor.get("/console/servers/up?tool=t").await.text;
+        assert!(page.contains(&format!("\">{state}</span>")) && form_to(&page, button).is_some(), "{page}");
+    }
+    for (path, status) in [("t/explode", 404), ("none/block", 404), ("%00/block", 404)] {
+        visitor.post(&format!("/console/servers/up/tools/{path}"), &[]).await.expect(status);
+    }
+    visitor.get("/console/servers/up?tool=none").await.expect(404);
+    visitor.get("/console/servers/up?tool=%00").await.expect(400);
+}
+
+#[tokio::test]
+async fn roles_see_and_change_as_over_the_api() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![titled("before")]).await;
+    tenant.add("up", &upstream).await;
+    let auditor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
+    for path in ["/console/servers", "/console/servers/up", "/console/servers/up?tool=t"] {
+        let page = auditor.get(path).await;
+        page.expect(200);
+        let forms = attributes(&page.text, "action");
+        assert_eq!(forms, ["/console/logout"], "{path}: {page:?}");
+    }
+    let acts = [
+        "up/disable",
+        "up/quarantine",
+        "up/unquarantine",
+        "up/refresh",
+        "up/tools/t/block",
+        "up/tools/t/approve",
+    ];
+    for act in acts {
+        auditor.post(&format!("/console/servers/{act}"), &[]).await.expect(403);
+    }
+    let refused = async || {
+        let query = "/api/v1/activity?type=admin&source=console&status=blocked";
+        tenant.platform.items(query).await.iter().filter(|item| item["server"] == "up").count()
+    };
+    settle(acts.len(), SOON, refused).await;
+    for low in [tenant.agent().await, tenant.approver().await] {
+        let visitor = Visitor::with_key(&stage.gateway, &low).await;
+        for path in ["/console/servers", "/console/servers/up", "/console/servers/none"] {
+            let page = visitor.get(path).await;
+            page.expect(403);
+            assert!(page.text.contains("it takes one of auditor, operator, admin"), "{page:?}");
+            assert!(!attributes(&page.text, "href").contains(&"/console/servers".to_owned()));
+        }
+        visitor.post("/console/servers/up/disable", &[]).await.expect(403);
+    }
+    // an operator releases and approves nothing of its own
+    let operator = tenant.operator().await;
+    let body = json!({"name": "own", "kind": "http", "url": upstream.url});
+    operator.post("/api/v1/servers", &body).await.expect(201);
+    let visitor = Visitor::with_key(&stage.gateway, &operator).await;
+    let page = visitor.post("/console/servers/own/unquarantine", &[]).await;
+    page.expect(403);
+    assert!(page.text.contains("somebody else has to approve it"), "{page:?}");
+    let other = Visitor::with_key(&stage.gateway, &tenant.operator().await).await;
+    other.post("/console/servers/own/unquarantine", &[]).await.expect(303);
+    // another tenant's server does not exist
+    let stranger = Visitor::with_key(&stage.gateway, &stage.tenant("other").await.admin().await).await;
+    stranger.get("/console/servers/up").await.expect(404);
+    stranger.post("/console/servers/up/disable", &[]).await.expect(404);
+    let platform = Visitor::with_key(&stage.gateway, &stage.platform()).await;
+    platform.get("/console/servers").await.expect(403);
+    platform.post("/console/servers/up/disable", &[]).await.expect(403);
+    assert_eq!(tenant.platform.get("/api/v1/servers/up").await.expect(200)["enabled"], true);
+}
+
+#[tokio::test]
+async fn hostile_tools_stay_texts_and_can_be_decided_about() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let tools = |version: usize| {
+        let tool = |text: &&str| {
+            let text = *text;
+            let definition = json!({"name": text, "description": text, "title": format!("{text}{version}"),
+                "inputSchema": {"type": "object", "properties": {text: {"description": text}}}});
+            Tool::raw(text, &definition.to_string())
+        };
+        HOSTILE.iter().map(tool).collect::<Vec<_>>()
+    };
+    let upstream = Upstream::handshake(tools(1)).await;
+    tenant.add("up", &upstream).await;
+    offer(&tenant, &upstream, tools(2)).await;
+    let page = visitor.get("/console/servers/up").await.text;
+    assert_harmless(&page);
+    let links = attributes(&page, "href");
+    for text in HOSTILE {
+        assert!(page.contains(&escaped(text)), "{text}: {page}");
+        let encoded: String = url::form_urlencoded::byte_serialize(text.as_bytes()).collect();
+        let link = format!("/console/servers/up?tool={encoded}");
+        assert!(links.contains(&link), "{link}: {links:?}");
+        let page = visitor.get(&link).await.text;
+        assert_harmless(&page);
+        assert!(
+            page.contains(&escaped(&format!("{text}1"))) && page.contains(&escaped(&format!("{text}2"))),
+            "{page}"
+        );
+        let pin = attributes(page.split("name=\"pin\"").nth(1).unwrap(), "value").remove(0);
+        visitor.post(&form_to(&page, "/approve").unwrap(), &[("pin", &pin)]).await.expect(303);
+        visitor.post(&form_to(&page, "/block").unwrap(), &[]).await.expect(303);
+    }
+    let tools = tenant.platform.items("/api/v1/servers/up/tools").await;
+    assert_eq!(tools.iter().filter(|tool| tool["state"] == "blocked").count(), HOSTILE.len(), "{tools:?}");
+}
+
+#[tokio::test]
+async fn servers_and_tools_come_in_pages() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    for name in ["a", "b", "c"] {
+        tenant.add(name, &upstream).await;
+    }
+    let walked = async |start: &str, part: &str| {
+        let (mut found, mut next) = (Vec::new(), Some(start.to_owned()));
+        while let Some(path) = next {
+            let page = visitor.get(&path).await;
+            page.expect(200);
+            let cells =
+                page.text.split("<tr>\n<td><a href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+            found.extend(cells.filter_map(|href| href.strip_prefix(part).map(str::to_owned)));
+            let links = page.text.split("<a rel=\"next\"").nth(1).map(|rest| attributes(rest, "href"));
+            next = links.and_then(|links| links.into_iter().next());
+        }
+        found
+    };
+    assert_eq!(walked("/console/servers?limit=2", "/console/servers/").await, ["a", "b", "c"]);
+    let tools = walked("/console/servers/a?limit=4", "/console/servers/a?tool=").await;
+    assert_eq!(tools, ["half", "mild", "plain", "reader", "wiper", "writer"]);
+    for query in ["limit=0", "cursor=!", "colour=red"] {
+        visitor.get(&format!("/console/servers?{query}")).await.expect(400);
+        visitor.get(&format!("/console/servers/a?{query}")).await.expect(400);
+    }
+}

@@ -1,0 +1,89 @@
+//! The platform operator at the console: chooses a tenant, acts in it as its admins do, and leaves it.
+
+use serde_json::json;
+
+use super::markup::{assert_harmless, attributes, form_to};
+use crate::support::{Stage, Upstream, Visitor, upstream};
+
+/// Name of the cookie that holds the chosen tenant.
+const TENANT: &str = "__Host-mcpproxy-tenant";
+
+#[tokio::test]
+async fn the_platform_operator_acts_in_the_chosen_tenant() {
+    let stage = Stage::start().await;
+    let (acme, other) = (stage.tenant("acme").await, stage.tenant("other").await);
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    acme.add("up", &upstream).await;
+    let visitor = Visitor::with_key(&stage.gateway, &stage.platform()).await;
+    let page = visitor.get("/console/tenants").await;
+    page.expect(200);
+    assert_harmless(&page.text);
+    assert_eq!(form_to(&page.text, "/acme/enter").as_deref(), Some("/console/tenants/acme/enter"));
+    let foreign = visitor.send(visitor.form("/console/tenants/acme/enter", &[])).await;
+    foreign.expect(403);
+    assert_eq!(visitor.cookie(TENANT), None);
+    visitor.get("/console/servers").await.expect(403);
+
+    let entered = visitor.post("/console/tenants/acme/enter", &[]).await;
+    assert_eq!((entered.status, entered.header("location")), (303, "/console"));
+    for part in ["__Host-mcpproxy-tenant=acme;", "Secure", "HttpOnly", "SameSite=Lax"] {
+        assert!(entered.header("set-cookie").contains(part), "{part}: {entered:?}");
+    }
+    let home = visitor.get("/console").await.text;
+    assert!(home.contains("Overview</h1>") && home.contains(" in acme</span>"), "{home}");
+    assert!(attributes(&home, "href").contains(&"/console/keys".to_owned()), "{home}");
+    visitor.get("/console/servers/up").await.expect(200);
+    visitor.post("/console/servers/up/disable", &[]).await.expect(303);
+    assert_eq!(acme.platform.get("/api/v1/servers/up").await.expect(200)["enabled"], false);
+    acme.records("tool=servers.disable&source=console&status=success", 1).await;
+    let made = visitor.post("/console/keys/create", &[("role", "agent")]).await;
+    made.expect(201);
+
+    let of_acme = visitor.csrf().await;
+    let moved = visitor.post("/console/tenants/other/enter", &[]).await;
+    moved.expect(303);
+    visitor.get("/console/servers/up").await.expect(404);
+    // a page of the tenant before does nothing here
+    let stale = visitor.form("/console/keys/create", &[("role", "admin"), ("csrf", of_acme.as_str())]);
+    visitor.send(stale).await.expect(403);
+    let own = visitor.csrf().await;
+    let bare =
+        visitor.form("/console/keys/create", &[("role", "admin"), ("csrf", own.split('~').next().unwrap())]);
+    visitor.send(bare).await.expect(403);
+    assert!(visitor.get("/console/tenants").await.text.contains("you act in it"));
+    let left = visitor.post("/console/tenants/leave", &[]).await;
+    assert_eq!((left.status, left.header("location")), (303, "/console/tenants"));
+    visitor.set_cookie(TENANT, "");
+    visitor.get("/console/servers").await.expect(403);
+    for (name, status) in [("none", 404), ("NO NAME", 404)] {
+        visitor.post(&format!("/console/tenants/{name}/enter"), &[]).await.expect(status);
+    }
+    // one that is suspended is seen all the same, as over REST, and one that is gone locks nobody out
+    stage.platform().post("/api/v1/tenants/other/suspend", &json!({})).await.expect(200);
+    visitor.post("/console/tenants/other/enter", &[]).await.expect(303);
+    visitor.get("/console/keys").await.expect(200);
+    for gone in ["none", "NO NAME", "platform"] {
+        visitor.set_cookie(TENANT, gone);
+        let page = visitor.get("/console/tenants").await;
+        page.expect(200);
+        assert!(!page.text.contains("you act in it"), "{gone}: {page:?}");
+    }
+    drop(other);
+}
+
+#[tokio::test]
+async fn the_choice_of_a_tenant_is_nothing_to_others() {
+    let stage = Stage::start().await;
+    let (acme, other) = (stage.tenant("acme").await, stage.tenant("other").await);
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    acme.add("up", &upstream).await;
+    let visitor = Visitor::with_key(&stage.gateway, &other.admin().await).await;
+    visitor.set_cookie(TENANT, "acme");
+    visitor.get("/console/servers/up").await.expect(404);
+    let page = visitor.get("/console/tenants").await;
+    page.expect(403);
+    assert!(!page.text.contains("acme"), "{page:?}");
+    visitor.post("/console/tenants/acme/enter", &[]).await.expect(403);
+    visitor.post("/console/tenants/leave", &[]).await.expect(403);
+    assert!(!visitor.get("/console").await.text.contains("/console/tenants"));
+}

@@ -1,0 +1,156 @@
+//! Sections of the console in a real browser, which runs no script: every width, theme and role, hostile texts, and a decision.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::markup::HOSTILE;
+use crate::support::{Browser, Mcp, SESSION, Stage, Tenant, Tool, Upstream, Visitor};
+
+/// Facts about a page: whether it is wider than the window, what would run, and fields without a label.
+const FACTS: &str = "JSON.stringify({
+    wide: document.documentElement.scrollWidth > innerWidth,
+    main: document.querySelector('main').scrollWidth > document.querySelector('main').clientWidth,
+    active: document.querySelectorAll('script, img, svg:not(.chart), iframe, object, embed, [onerror], [onload]').length,
+    nameless: [...document.querySelectorAll('input:not([type=hidden]), select')].filter(f => !f.labels.length).length,
+    styled: getComputedStyle(document.querySelector('nav')).display,
+})";
+
+/// A tenant whose every call asks, with a server of hostile tools.
+async fn hostile(stage: &Stage) -> (Tenant, Upstream) {
+    let tenant = stage.tenant("acme").await;
+    let tool = |text: &&str| {
+        let definition = json!({"name": text, "description": format!("{text} {}", "x".repeat(500)),
+            "inputSchema": {"type": "object"}});
+        Tool::raw(text, &definition.to_string())
+    };
+    let upstream = Upstream::handshake(HOSTILE.iter().map(tool).collect()).await;
+    tenant.add("up", &upstream).await;
+    let version = tenant.platform.get("/api/v1/policy").await.expect(200)["version"].clone();
+    let body = json!({"version": version, "mode": "always_ask", "rules": []});
+    tenant.platform.ask(reqwest::Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
+    (tenant, upstream)
+}
+
+async fn logged_in(visitor: &Visitor) -> Browser {
+    let mut browser = Browser::start().await;
+    browser.set_cookie(&visitor.base, SESSION, &visitor.cookie(SESSION).unwrap()).await;
+    browser
+}
+
+/// Folder of the pictures of this run.
+const PICTURES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/console");
+
+/// Checks the page that is open: it fits the window, runs nothing, and every field has a label.
+async fn assert_sound(browser: &mut Browser, of: &str) {
+    let facts = browser.evaluate(FACTS).await;
+    let facts: serde_json::Value = serde_json::from_str(facts.as_str().unwrap()).unwrap();
+    let expected = json!({"wide": false, "main": false, "active": 0, "nameless": 0, "styled": "flex"});
+    assert_eq!(facts, expected, "{of}");
+}
+
+/// Pages of a tenant: a name for the picture, and the path.
+fn pages(record: &str, tool: &str, key: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("overview", "/console".to_owned()),
+        ("activity", "/console/activity".to_owned()),
+        ("record", format!("/console/activity/{record}")),
+        ("permissions", "/console/permissions".to_owned()),
+        ("servers", "/console/servers".to_owned()),
+        ("server", "/console/servers/up".to_owned()),
+        ("tool", format!("/console/servers/up?tool={tool}")),
+        ("keys", "/console/keys".to_owned()),
+        ("key", format!("/console/keys/{key}")),
+        ("missing", "/console/servers/none".to_owned()),
+    ]
+}
+
+/// A tenant as in `hostile`, where every tool was called by an agent, and waits. Returns the pages to look at.
+async fn looked_at(stage: &Stage) -> (Tenant, Upstream, Vec<(&'static str, String)>) {
+    let (tenant, upstream) = hostile(stage).await;
+    let agent = tenant.key(&json!({"role": "agent", "owner": "o".repeat(100), "name": HOSTILE[0]})).await;
+    for text in HOSTILE {
+        let call = json!({"name": format!("up:{text}"), "args": {"x": text, "long": "y".repeat(900)}});
+        Mcp::bare(&agent).call("call_tool_write", &call).await.refused("consent_pending");
+    }
+    let record = tenant.records("type=tool_call", HOSTILE.len()).await.remove(0);
+    let tool: String = url::form_urlencoded::byte_serialize(HOSTILE[3].as_bytes()).collect();
+    let pages = pages(record["id"].as_str().unwrap(), &tool, &agent.id);
+    (tenant, upstream, pages)
+}
+
+#[tokio::test]
+async fn pages_hold_in_both_themes_at_every_width_and_run_nothing() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream, pages) = looked_at(&stage).await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let mut browser = logged_in(&visitor).await;
+    for scheme in ["light", "dark"] {
+        browser.set_scheme(scheme).await;
+        for width in [360, 768, 1280] {
+            browser.resize(width).await;
+            for (name, path) in &pages {
+                browser.open(&format!("{}{path}", visitor.base)).await;
+                let of = format!("{name}-{width}-{scheme}");
+                assert_sound(&mut browser, &of).await;
+                browser.picture(&Path::new(PICTURES).join(format!("{of}.png"))).await;
+            }
+        }
+    }
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn pages_can_be_used_without_eyes_or_mouse_in_every_role() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream, pages) = looked_at(&stage).await;
+    let mut browser = Browser::start().await;
+    browser.resize(360).await;
+    browser.open(&format!("{}/console/login", stage.gateway.url)).await;
+    assert_eq!(browser.audit().await, Vec::<String>::new(), "login");
+    browser.evaluate("document.querySelector('label').remove()").await;
+    let found = browser.audit().await;
+    assert!(found.iter().any(|found| found.starts_with("label: ")), "{found:?}");
+    for (role, scheme) in [
+        ("admin", "light"),
+        ("admin", "dark"),
+        ("agent", "light"),
+        ("auditor", "dark"),
+        ("approver", "light"),
+    ] {
+        let key = tenant.key(&json!({ "role": role })).await;
+        let visitor = Visitor::with_key(&stage.gateway, &key).await;
+        browser.set_cookie(&visitor.base, SESSION, &visitor.cookie(SESSION).unwrap()).await;
+        browser.set_scheme(scheme).await;
+        for (name, path) in &pages {
+            browser.open(&format!("{}{path}", visitor.base)).await;
+            let of = format!("{name} as {role}, {scheme}");
+            assert_sound(&mut browser, &of).await;
+            assert_eq!(browser.audit().await, Vec::<String>::new(), "{of}");
+        }
+    }
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn an_approver_decides_with_a_click() {
+    let stage = Stage::start().await;
+    let (tenant, upstream) = hostile(&stage).await;
+    let agent = tenant.agent().await;
+    let call = json!({"name": format!("up:{}", HOSTILE[1]), "args": {}});
+    let asked = async || Mcp::bare(&agent).call("call_tool_write", &call).await;
+    let id = asked().await.refused("consent_pending")["consent_id"].clone();
+    let eva = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
+    let visitor = Visitor::with_key(&stage.gateway, &eva).await;
+    let mut browser = logged_in(&visitor).await;
+    browser.open(&format!("{}/console", visitor.base)).await;
+    browser.follow("document.querySelector('nav a[href=\"/console/permissions\"]').click()").await;
+    browser.follow("document.querySelector('button[value=allow_once]').click()").await;
+    let place = browser.evaluate("location.pathname + location.search").await;
+    assert_eq!(place, format!("/console/permissions?request={}", id.as_str().unwrap()));
+    let text = browser.evaluate("document.querySelector('main').innerText").await;
+    assert!(text.as_str().unwrap().contains("eva, over console"), "{text}");
+    asked().await.ok();
+    assert_eq!(upstream.counts().calls, 1);
+    browser.close().await;
+}
