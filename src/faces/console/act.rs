@@ -56,7 +56,7 @@ pub(super) async fn perform<T: Send + 'static>(
     act: VisitorAct,
     work: impl Future<Output = Result<T, GatewayError>> + Send + 'static,
 ) -> Result<T, GatewayError> {
-    let (gateway, attempt) = (Arc::clone(visit.gateway()), visit.attempt().clone());
+    let (gateway, attempt) = (Arc::clone(visit.gateway()), visit.attempt_for(act.needs));
     let body = act.body(visit.path());
     let recorded = async move {
         let VisitorAct { what, needs, server, consent_id, .. } = act;

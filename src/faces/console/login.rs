@@ -101,6 +101,8 @@ pub(super) async fn submit(
             let mut response = Redirect::to(back).into_response();
             let cookie = session_cookie::set(session_cookie::SESSION, &session.secret.cookie());
             set_cookie(response.headers_mut(), cookie);
+            // whoever logged in before chose that tenant
+            set_cookie(response.headers_mut(), session_cookie::unset(session_cookie::TENANT));
             response
         }
         Err(error) => failed(&error, &visit),
@@ -141,6 +143,7 @@ pub(super) async fn log_out(
             let on = session.and_then(|session| faces.gateway.tenants.provider_logout(session));
             let mut response = Redirect::to(on.as_deref().unwrap_or(LOGIN)).into_response();
             set_cookie(response.headers_mut(), session_cookie::unset(session_cookie::SESSION));
+            set_cookie(response.headers_mut(), session_cookie::unset(session_cookie::TENANT));
             response
         }
         Err(error) => failed(&error, &visit),

@@ -20,6 +20,7 @@ use super::{HOME, page, record};
 use crate::domain::id::TenantId;
 use crate::domain::json;
 use crate::domain::reason::Language;
+use crate::domain::tenant::{Action, Role};
 use crate::faces::body::hold_answer;
 use crate::faces::query::params::ParamNames;
 use crate::faces::query::{clip, unknown};
@@ -90,6 +91,16 @@ impl PageVisit {
     /// Returns the attempt to record.
     pub(super) fn attempt(&self) -> &Attempt {
         &self.attempt
+    }
+
+    /// Returns the attempt to record of what needs this action. What is about tenants is recorded for the platform, whichever
+    /// tenant the visitor acts in: the log of one must not name another.
+    pub(super) fn attempt_for(&self, needs: Action) -> Attempt {
+        let mut attempt = self.attempt.clone();
+        if needs == Action::ManageTenants && attempt.caller.role == Role::Platform {
+            attempt.caller = Arc::new(self.gateway().tenants.platform());
+        }
+        attempt
     }
 
     /// Returns the time of the request.
@@ -215,12 +226,16 @@ impl PageVisit {
         let asked = self.asked();
         let read = ReadAttempt { what, server: None, asked: &asked };
         let log = &self.gateway().log;
-        let reading = match log.begin_read(&self.attempt, &read).await {
+        let attempt = match here {
+            Section::Tenants => self.attempt_for(Action::ManageTenants),
+            _ => self.attempt.clone(),
+        };
+        let reading = match log.begin_read(&attempt, &read).await {
             Ok(reading) => reading,
             Err(error) => return self.failed(here, &error),
         };
         let page = page.await;
-        log.end_read(&self.attempt, reading, page.as_ref().map(|_| ()));
+        log.end_read(&attempt, reading, page.as_ref().map(|_| ()));
         page.unwrap_or_else(|error| self.failed(here, &error))
     }
 

@@ -278,6 +278,11 @@ impl Tenants {
         }
     }
 
+    /// Returns the caller of the bootstrap key without a tenant.
+    pub fn platform(&self) -> Caller {
+        self.platform_in(None, None)
+    }
+
     /// Returns the caller of the bootstrap key in a tenant with these settings and policies.
     pub(super) fn platform_in(&self, live: Option<&Arc<LiveTenant>>, access: Option<&Access>) -> Caller {
         let none = Settings::default();

@@ -68,7 +68,31 @@ async fn the_platform_operator_acts_in_the_chosen_tenant() {
         page.expect(200);
         assert!(!page.text.contains("you act in it"), "{gone}: {page:?}");
     }
+
+    // what is about tenants is in the platform's log, and in that of no tenant
+    let records = stage.platform().items("/api/v1/activity?tool=console.enter_tenant").await;
+    assert!(records.len() >= 3, "{records:?}");
+    for record in acme.platform.items("/api/v1/activity?source=console").await {
+        let one = acme.platform.get(&format!("/api/v1/activity/{}", record["id"].as_str().unwrap())).await;
+        assert!(!one.expect(200).to_string().contains("other"), "{one:?}");
+    }
     drop(other);
+}
+
+#[tokio::test]
+async fn a_choice_ends_with_its_session() {
+    let stage = Stage::start().await;
+    stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &stage.platform()).await;
+    let key = stage.platform().key.unwrap();
+    visitor.post("/console/tenants/acme/enter", &[]).await.expect(303);
+    visitor.post("/console/logout", &[]).await.expect(303);
+    assert!(visitor.cookie(TENANT).is_none_or(|tenant| tenant.is_empty()));
+    visitor.log_in(&key).await.expect(303);
+    visitor.post("/console/tenants/acme/enter", &[]).await.expect(303);
+    // a login over another one
+    visitor.log_in(&key).await.expect(303);
+    visitor.get("/console/servers").await.expect(403);
 }
 
 #[tokio::test]

@@ -195,7 +195,8 @@ async fn scopes_of_a_provider_narrow_and_its_id_tokens_are_refused() {
     answer.refused(401, "unauthenticated");
 }
 
-/// What a client that holds a refresh token does when a call is refused for its scope: calls that succeed, and logins.
+/// Clients that are refused a call for its scope ask for that scope: those of the new SDK by another login, the older ones by
+/// refreshing their token, which gets them no other scope. They give up then, and send nothing more.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_log_in_again_for_a_broader_scope() {
     let provider = Provider::oidc_provider(600).await;

@@ -1,11 +1,15 @@
 //! Scopes that refuse what they do not allow, so that clients log in again for more (`identity.step_up`).
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use sqlx::Connection;
 
 use super::{GATEWAY, bearer, scene_with, set_rules};
-use crate::support::{Mcp, Tool, Upstream};
+use crate::support::{HELD_RECORDS, Mcp, Tool, Upstream, settle};
 
 const STEP_UP: (&str, &str) = ("MCPPROXY__IDENTITY__STEP_UP", "true");
+const SOON: Duration = Duration::from_secs(5);
 const METADATA: &str = "https://gw.example/.well-known/oauth-protected-resource";
 
 /// Names of the tools in a list.
@@ -25,7 +29,7 @@ fn write(name: &str) -> Value {
 
 #[tokio::test]
 async fn a_call_beyond_the_scopes_is_refused_with_those_it_needs() {
-    let (stage, tenant, idp) = scene_with(&[STEP_UP]).await;
+    let (stage, tenant, idp) = scene_with(&[STEP_UP, ("MCPPROXY__DIRECT__ENABLED", "true")]).await;
     let tools = vec![Tool::reads("look"), Tool::writes("change"), Tool::destroys("wipe")];
     let upstream = Upstream::handshake(tools).await;
     tenant.add("up", &upstream).await;
@@ -113,4 +117,40 @@ async fn scopes_hide_unless_they_are_said_to_refuse() {
     let answer = client.request("tools/call", &write("up:change").to_string()).await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.json()["result"]["structuredContent"]["code"], "operation_not_permitted");
+}
+
+/// A tool can get another tier while a call of it waits for its record.
+#[tokio::test]
+async fn scopes_are_checked_again_before_a_call_is_sent() {
+    let (stage, tenant, idp) = scene_with(&[STEP_UP]).await;
+    let upstream = Upstream::handshake(vec![Tool::writes("change")]).await;
+    tenant.add("up", &upstream).await;
+    set_rules(&tenant, json!([{"role": "agent", "settings": {"strict_server_validation": false}}])).await;
+    let person = bearer(&stage, &idp.token("ana", GATEWAY, json!({"scope": "mcp:write"})));
+    let held = stage.database.hold_records("change").await;
+    let client = Mcp::modern(&person);
+    let call =
+        tokio::spawn(async move { client.request("tools/call", &write("up:change").to_string()).await });
+    settle(1, SOON, || stage.database.count(HELD_RECORDS)).await;
+    let tools = "/api/v1/servers/up/tools";
+    let pin = tenant.platform.items(tools).await[0]["pin"].clone();
+    let destroys = json!({"pin": pin, "annotations": {"destructiveHint": true}});
+    tenant
+        .platform
+        .ask(reqwest::Method::PUT, &format!("{tools}/change/override"), Some(&destroys))
+        .await
+        .expect(200);
+    let seen = Mcp::modern(&tenant.agent().await);
+    settle(json!("call_tool_destructive"), SOON, async || {
+        seen.search(&json!({"query": "change"})).await["tools"][0]["call_with"].clone()
+    })
+    .await;
+    assert!(!call.is_finished());
+    held.close().await.unwrap();
+    let answer = call.await.unwrap();
+    assert_eq!(
+        (answer.status, answer.header("www-authenticate")),
+        (403, &*challenge("mcp:destructive", "/mcp"))
+    );
+    assert_eq!(upstream.counts().calls, 0);
 }

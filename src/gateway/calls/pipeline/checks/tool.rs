@@ -120,10 +120,11 @@ pub(in crate::gateway::calls::pipeline) fn again(
         return Ok(Arc::clone(same));
     }
     let name = &checked.tool.canonical;
-    let (tool, _) = match checked.door {
+    let (tool, tier) = match checked.door {
         Door::Variant(variant) => resolve(caller, variant, name)?,
         Door::Direct => direct::find(caller, name).ok_or_else(|| direct::unknown(&checked.name))?,
     };
+    caller.check_scope(checked.variant.operation().max(tier.operation()))?;
     available(&tool)?;
     if tool.shape.pin() != checked.tool.shape.pin() {
         let message =
