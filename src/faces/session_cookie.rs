@@ -13,6 +13,8 @@ pub(super) const SESSION: &str = "__Host-mcpproxy";
 pub(super) const FLOW: &str = "__Host-mcpproxy-flow";
 /// Name of the cookie that holds the name of the tenant in which the platform operator acts.
 pub(super) const TENANT: &str = "__Host-mcpproxy-tenant";
+/// Character before the tenant in the text that forms of the platform operator carry.
+pub(super) const TENANT_MARK: char = '~';
 /// Request header of a page's script, with the text that forms of the session carry.
 const CSRF: &str = "X-CSRF-Token";
 
@@ -47,6 +49,8 @@ pub(super) fn for_rest<'a>(method: &Method, headers: &'a HeaderMap) -> Result<Op
     let has_origin =
         single(headers, "Origin")?.is_some() || (is_read && site == Some(b"same-origin".as_slice()));
     let token = single(headers, CSRF)?.and_then(|token| token.to_str().ok());
+    // over REST the tenant is that of `X-Tenant`
+    let token = token.and_then(|token| token.split(TENANT_MARK).next());
     let is_own = CookieSecret::read(cookie)
         .zip(token)
         .is_some_and(|(secret, token)| has_origin && secret.is_form_token(token));
@@ -114,10 +118,12 @@ mod tests {
         let origin = ("origin", "https://gw.example");
         let (own, text) = (("cookie", pair.as_str()), ("x-csrf-token", token.as_str()));
         let foreign = CookieSecret::new([2; 32]).form_token();
+        let in_tenant = format!("{token}~acme");
         for (method, pairs, counts) in [
             (Method::POST, vec![own, origin, text], true),
             (Method::GET, vec![own, origin, text], true),
             (Method::GET, vec![own, ("sec-fetch-site", "same-origin"), text], true),
+            (Method::POST, vec![own, origin, ("x-csrf-token", in_tenant.as_str())], true),
             (Method::POST, vec![own, ("sec-fetch-site", "same-origin"), text], false),
             (Method::GET, vec![own, ("sec-fetch-site", "same-site"), text], false),
             (Method::POST, vec![own, text], false),

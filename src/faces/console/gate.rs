@@ -21,8 +21,6 @@ use crate::gateway::{AuthError, Client, ConsoleSession, SUSPENDED};
 
 /// Prefix of the files that pages load, which are open to everybody.
 const STATIC: &str = "/console/static/";
-/// Character before the tenant in the hidden text of forms.
-const TENANT_MARK: char = '~';
 /// Paths that need no session.
 const OPEN: [&str; 7] = [LOGIN, LOGOUT, PROVIDER, CHOICE, CALLBACK, CLIENT, NOTICE];
 /// Paths of changes that no form of a session makes.
@@ -55,9 +53,10 @@ impl Visit {
     /// operator has chosen, so that a form of one tenant does nothing in another.
     pub(super) fn form_token(&self) -> String {
         let token = self.secret.as_ref().map(CookieSecret::form_token).unwrap_or_default();
+        let mark = session_cookie::TENANT_MARK;
         match chosen_tenant(self.session.as_ref()) {
             "" => token,
-            tenant => format!("{token}{TENANT_MARK}{tenant}"),
+            tenant => format!("{token}{mark}{tenant}"),
         }
     }
 }
@@ -149,7 +148,7 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
         return Err(Redirect::to(&to).into_response().into());
     }
     let text = form.field("csrf");
-    let (token, of_tenant) = text.split_once(TENANT_MARK).unwrap_or((text, ""));
+    let (token, of_tenant) = text.split_once(session_cookie::TENANT_MARK).unwrap_or((text, ""));
     // a logout is one wherever its form was made
     let is_here = path == LOGOUT || of_tenant == chosen_tenant(session.as_ref());
     let is_form = |secret: &CookieSecret| secret.is_form_token(token) && is_here;

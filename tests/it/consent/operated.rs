@@ -60,7 +60,7 @@ async fn every_end_is_counted_once() {
     let (agent, approver) = (tenant.agent().await, tenant.approver().await);
     let page = stage.gateway.scrape().await;
     let series = page.samples.iter().filter(|sample| sample.name == ENDS).count();
-    assert_eq!((series, page.sum(ENDS, &[])), (14, 0.0), "all series are there from the start");
+    assert_eq!((series, page.sum(ENDS, &[])), (17, 0.0), "all series are there from the start");
     let id = asked(&agent, &json!({"n": 1})).await;
     decide(&approver, &id, "allow_once").await.expect(200);
     // whoever comes too late decides nothing

@@ -19,8 +19,8 @@ fn secret(page: &str) -> &str {
 
 /// The path of the page of the key that was made.
 fn place(page: &str) -> String {
-    let links = attributes(page, "href").into_iter();
-    links.filter(|href| href.starts_with("/console/keys/")).next_back().expect("a link")
+    let mut links = attributes(page, "href").into_iter();
+    links.rfind(|href| href.starts_with("/console/keys/")).expect("a link")
 }
 
 /// The caller with a key.
