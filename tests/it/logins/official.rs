@@ -195,23 +195,36 @@ async fn scopes_of_a_provider_narrow_and_its_id_tokens_are_refused() {
     answer.refused(401, "unauthenticated");
 }
 
-/// Clients that are refused a call for its scope ask for that scope: those of the new SDK by another login, the older ones by
-/// refreshing their token, which gets them no other scope. They give up then, and send nothing more.
+/// Clients that are refused a call for its scope. Those for Python log in for it and call again by themselves; the one for
+/// JavaScript 2.x sends the person to log in, and leaves the call to its program; that of 1.x refreshes its token, which gets it
+/// no other scope, and gives up. Hence `identity.step_up` is off by default.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_log_in_again_for_a_broader_scope() {
     let provider = Provider::oidc_provider(600).await;
     let scene = Scene::start(provider, &[("MCPPROXY__IDENTITY__STEP_UP", "true")]).await;
+    let scopes = json!({"advertised_scopes": ["openid", "mcp:read"]});
+    scene.stage.platform().patch("/api/v1/issuers/corp", &scopes).await.expect(200);
     let upstream = Upstream::handshake(vec![Tool::writes("echo")]).await;
     scene.tenant.add("up", &upstream).await;
     let endpoint = format!("{}/mcp", scene.balancer.url);
-    let mut outcomes = Vec::new();
-    for stack in &OFFICIAL {
-        let options = json!({"name": stack.name, "scope": "openid mcp:read"}).to_string();
-        let key = scene.stage.gateway.anonymous().with_key(&options);
+    for (stack, is_called, logins) in OFFICIAL
+        .iter()
+        .zip([(false, 1), (false, 2), (true, 2), (true, 2)])
+        .map(|(stack, (called, logins))| (stack, called, logins))
+    {
+        let key = scene.stage.gateway.anonymous().with_key(&json!({"name": stack.name}).to_string());
+        let before = upstream.counts().calls;
         let report = asking(stack, None, &endpoint, &key, &json!([call(1)])).await;
-        println!("{}: {report}", stack.name);
-        let is_called = report["steps"][0]["ok"]["content"].is_array();
-        outcomes.push((stack.name, is_called, report["login"]["logins"].as_u64()));
+        let called = report["steps"][0]["ok"]["content"].is_array();
+        assert_eq!(
+            (called, &report["login"]["logins"]),
+            (is_called, &json!(logins)),
+            "{}: {report}",
+            stack.name
+        );
+        assert_eq!(upstream.counts().calls - before, usize::from(is_called), "{}", stack.name);
     }
-    assert_eq!(outcomes, []);
+    let asked = scene.provider.answered("/auth");
+    let broader = asked.iter().filter(|sent| sent["params"]["scope"] == "openid mcp:read mcp:write").count();
+    assert_eq!((asked.len(), broader), (7, 3), "{asked:?}");
 }

@@ -83,9 +83,11 @@ async fn a_call_beyond_the_scopes_is_refused_with_those_it_needs() {
     for scope in ["mcp:write", "mcp:destructive mcp:read", "openid"] {
         Mcp::modern(&with(scope)).run("write", "up:change", &json!({})).await.ok();
     }
-    let refused = tenant.records("type=tool_call&status=blocked", 9).await;
-    let missing = refused.iter().filter(|record| record["error_code"] == "insufficient_scope").count();
-    assert_eq!(missing, 7, "{refused:?}");
+    for (kind, all, beyond) in [("tool_call", 8, 6), ("direct_call", 1, 1)] {
+        let refused = tenant.records(&format!("type={kind}&status=blocked"), all).await;
+        let missing = refused.iter().filter(|record| record["error_code"] == "insufficient_scope").count();
+        assert_eq!(missing, beyond, "{refused:?}");
+    }
 }
 
 #[tokio::test]
