@@ -4,8 +4,10 @@
 //! Nothing is deleted.
 
 mod compare;
+mod declared;
 mod file;
 mod logins;
+mod oauth;
 mod plan;
 mod secrets;
 mod step;

@@ -28,6 +28,7 @@ mod reload;
 mod route;
 mod search;
 mod server_logs;
+mod server_oauth;
 mod server_offers;
 mod server_tools;
 mod servers;
@@ -143,6 +144,10 @@ routes! {
     POST "/servers/{name}/restart" => act("servers.restart", May(ChangeServers), servers::restart);
     GET "/servers/{name}/logs" => sensitive("servers.logs", May(ChangeServers), server_logs::PARAMS, server_logs::get);
     GET "/servers/{name}/page-report" => read("servers.page_report", May(SeeServers), NONE, page_report::get);
+    PUT "/servers/{name}/oauth" => act("servers.set_oauth", May(ChangeServers), server_oauth::put);
+    DELETE "/servers/{name}/oauth" => act("servers.remove_oauth", May(ChangeServers), server_oauth::remove);
+    GET "/servers/{name}/connections" => read("servers.connections", May(SeeServers), NONE, server_oauth::connections);
+    DELETE "/servers/{name}/connections/{id}" => act("servers.disconnect", May(ChangeServers), server_oauth::remove_connection);
     GET "/servers/{name}/tools" => read("tools.list", May(SeeServers), PAGE, server_tools::list);
     GET "/servers/{name}/prompts" => read("prompts.list", May(SeeServers), PAGE, server_offers::prompts);
     GET "/servers/{name}/resources" => read("resources.list", May(SeeServers), PAGE, server_offers::resources);

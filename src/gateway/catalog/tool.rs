@@ -198,6 +198,7 @@ pub(in crate::gateway) fn target(
             url: url.clone(),
             credential: opened.credential,
             headers: opened.headers,
+            login: row.oauth.as_ref().map(|oauth| oauth.client_generation),
         }),
         (ServerKind::Stdio, _, Some(name)) => {
             Upstream::Program(Program::find(commands, name, &row.tenant_name))
