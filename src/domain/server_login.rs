@@ -2,7 +2,9 @@
 
 mod discovery;
 
-pub use self::discovery::{AuthorizationServer, Challenge, ProtectedResource, metadata_urls, resource_urls};
+pub use self::discovery::{
+    AuthorizationServer, ProtectedResource, TokenChallenge, metadata_urls, resource_urls,
+};
 
 use super::text_enum::text_enum;
 

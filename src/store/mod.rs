@@ -45,6 +45,7 @@ mod sealed_rows;
 mod secrets;
 mod server_logs;
 mod server_oauth;
+mod server_oauth_changes;
 mod servers;
 mod settings;
 mod stored;
@@ -105,7 +106,8 @@ pub use revisions::{
 pub use sealed_rows::{NewSealedRow, SealedRow};
 pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret};
 pub use server_logs::{NewLogLine, StoredLogLine};
-pub use server_oauth::{NewServerOauth, ServerOauth};
+pub use server_oauth::ServerOauth;
+pub use server_oauth_changes::NewServerOauth;
 pub use servers::{NewServer, Server, ServerPatch};
 pub use settings::StoredSettings;
 pub use stored::Stored;

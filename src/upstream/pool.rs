@@ -25,7 +25,7 @@ use super::protocol::offers::Announced;
 use super::stdio::{Children, Journal, StdioRules};
 use super::target::Target;
 use crate::domain::measure::Measures;
-use crate::domain::server_login::Challenge;
+use crate::domain::server_login::TokenChallenge;
 
 /// Most upstreams that are kept; beyond it, unused ones are dropped.
 pub const CONNECTIONS_MAX: usize = 10_000;
@@ -180,7 +180,7 @@ impl Pool {
     ///
     /// # Errors
     /// The URL is refused, or the server does not answer.
-    pub async fn challenge(&self, tenant: Uuid, url: &str) -> Result<Option<Challenge>, UpstreamError> {
+    pub async fn challenge(&self, tenant: Uuid, url: &str) -> Result<Option<TokenChallenge>, UpstreamError> {
         challenge::ask(&self.dialer, tenant, url).await
     }
 

@@ -11,21 +11,21 @@ const URL_BYTES_MAX: usize = 2000;
 /// Most scopes of a challenge that are taken.
 const SCOPES_MAX: usize = 50;
 
-/// Challenge of a server that wants a token (`WWW-Authenticate: Bearer`).
+/// TokenChallenge of a server that wants a token (`WWW-Authenticate: Bearer`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Challenge {
+pub struct TokenChallenge {
     /// URL of the protected-resource metadata; `None` if the server does not name one.
     pub resource_metadata: Option<String>,
     /// Scopes that the server asks for.
     pub scopes: Vec<String>,
 }
 
-impl Challenge {
+impl TokenChallenge {
     /// Reads the header of a challenge; `None` without the scheme `Bearer`.
-    pub fn read(header: &str) -> Option<Challenge> {
+    pub fn read(header: &str) -> Option<TokenChallenge> {
         let at = header.to_ascii_lowercase().find("bearer")?;
         let mut rest = header.get(at + "bearer".len()..)?;
-        let mut challenge = Challenge::default();
+        let mut challenge = TokenChallenge::default();
         while let Some((name, after)) = rest.split_once('=') {
             let (value, after) = value(after);
             rest = after;
@@ -181,12 +181,12 @@ mod tests {
     #[test]
     fn challenges_are_read() {
         let header = "Basic realm=\"x\", Bearer error=\"invalid_token\", resource_metadata=\"https://a/m?x=1\", scope=\"a b\\\"c d\"";
-        let challenge = Challenge::read(header).unwrap();
+        let challenge = TokenChallenge::read(header).unwrap();
         assert_eq!(challenge.resource_metadata.as_deref(), Some("https://a/m?x=1"));
         assert_eq!(challenge.scopes, ["a", "d"]);
-        assert_eq!(Challenge::read("bearer"), Some(Challenge::default()));
-        assert_eq!(Challenge::read("Basic realm=x"), None);
-        assert_eq!(Challenge::read("Bearer scope=a, x=\"").unwrap().scopes, ["a"]);
+        assert_eq!(TokenChallenge::read("bearer"), Some(TokenChallenge::default()));
+        assert_eq!(TokenChallenge::read("Basic realm=x"), None);
+        assert_eq!(TokenChallenge::read("Bearer scope=a, x=\"").unwrap().scopes, ["a"]);
     }
 
     #[test]

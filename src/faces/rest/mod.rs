@@ -34,6 +34,7 @@ mod server_tools;
 mod servers;
 mod settings;
 mod show;
+mod shown_oauth;
 mod span;
 mod status;
 mod tenants;

@@ -1,6 +1,5 @@
 //! `/servers/{name}/oauth` and `/servers/{name}/connections`: logins of the gateway at a server.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -12,46 +11,9 @@ use super::fields::Nulls;
 use super::params::Params;
 use super::servers::{self, name};
 use super::show::{self, RestAnswer, RouteAnswer};
-use crate::domain::server_login::{ClientAuthWay, LoginState};
-use crate::domain::server_url::masked;
-use crate::gateway::{GatewayError, OauthRequest, ServerView};
+use crate::domain::server_login::ClientAuthWay;
+use crate::gateway::{GatewayError, OauthRequest};
 use crate::store::ConnectionRow;
-
-/// Login at a server, without its secret.
-#[derive(Serialize)]
-pub(super) struct ShownOauth<'a> {
-    kind: &'a str,
-    issuer: Option<&'a str>,
-    token_endpoint: Cow<'a, str>,
-    /// Value of `resource` in token requests; null if none is sent.
-    resource: Option<&'a str>,
-    scopes: &'a [String],
-    client_id: &'a str,
-    client_auth: &'a str,
-    state: &'a str,
-    last_error: Option<&'a str>,
-}
-
-/// Shows the login at a server; `None` without one.
-pub(super) fn shown(server: &ServerView) -> Option<ShownOauth<'_>> {
-    let oauth = server.oauth.as_ref()?;
-    Some(ShownOauth {
-        kind: &oauth.kind,
-        issuer: oauth.issuer.as_deref(),
-        token_endpoint: masked(&oauth.token_endpoint),
-        resource: oauth.resource.as_deref(),
-        scopes: &oauth.scopes,
-        client_id: &oauth.client_id,
-        client_auth: &oauth.client_auth,
-        state: &oauth.state,
-        last_error: oauth.last_error.as_deref(),
-    })
-}
-
-/// Returns whether an administrator has to act before the gateway can log in at a server.
-pub(super) fn wants_login(server: &ServerView) -> bool {
-    server.oauth.as_ref().is_some_and(|oauth| oauth.state == LoginState::LoginRequired.as_str())
-}
 
 #[derive(Serialize)]
 struct ShownConnection<'a> {
@@ -69,6 +31,8 @@ struct ShownConnection<'a> {
 #[derive(Serialize)]
 struct ShownConnections<'a> {
     items: Vec<ShownConnection<'a>>,
+    /// Always null: a server has few.
+    next_cursor: Option<&'a str>,
 }
 
 fn shown_connection(row: &ConnectionRow) -> ShownConnection<'_> {
@@ -119,7 +83,7 @@ pub(super) async fn remove(exchange: Arc<Exchange>) -> RestAnswer {
 
 pub(super) async fn connections(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     let rows = exchange.gateway().servers.list_connections(exchange.caller(), name(&exchange)?).await?;
-    show::ok(&ShownConnections { items: rows.iter().map(shown_connection).collect() })
+    show::ok(&ShownConnections { items: rows.iter().map(shown_connection).collect(), next_cursor: None })
 }
 
 pub(super) async fn remove_connection(exchange: Arc<Exchange>) -> RestAnswer {

@@ -12,9 +12,9 @@ use super::exchange::Exchange;
 use super::fields::{Fields, Nulls};
 use super::pages::{self, ShownPages};
 use super::params::Params;
-use super::server_oauth::{self, ShownOauth};
 use super::show;
 use super::show::{RestAnswer, RouteAnswer};
+use super::shown_oauth::{self, ShownOauth};
 use crate::domain::id::is_name;
 use crate::domain::relay::Relay;
 use crate::domain::server_login::LoginState;
@@ -75,7 +75,7 @@ fn shown(server: &ServerView) -> Shown<'_> {
         enabled: server.enabled,
         quarantined: server.quarantined,
         auto_approve: server.auto_approve,
-        connection: if server_oauth::wants_login(server) {
+        connection: if shown_oauth::wants_login(server) {
             LoginState::LoginRequired.as_str()
         } else {
             server.connection.as_str()
@@ -87,7 +87,7 @@ fn shown(server: &ServerView) -> Shown<'_> {
         relay: server.relay(),
         // those of web pages are names of fields
         headers: if server.web_page.is_some() { &[] } else { &server.header_names },
-        oauth: server_oauth::shown(server),
+        oauth: shown_oauth::shown(server),
         pages: pages::shown(server),
         version: server.version,
         created_at: show::time(server.created_at),

@@ -9,6 +9,7 @@ mod facts;
 mod form;
 mod ledger;
 mod letters;
+mod logins;
 mod outcome;
 mod permit;
 pub(super) mod policy;

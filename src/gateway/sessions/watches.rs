@@ -255,6 +255,7 @@ pub(super) mod tests {
             quarantined: false,
             baselined: true,
             connected: true,
+            login: None,
             target: Target {
                 tenant,
                 server: id,

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::domain::relay::Relay;
-use crate::domain::server_login::Challenge;
+use crate::domain::server_login::TokenChallenge;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::connect::Dialer;
 use crate::upstream::http::post::Http;
@@ -27,12 +27,12 @@ pub(in crate::upstream) async fn ask(
     dialer: &Dialer,
     tenant: Uuid,
     url: &str,
-) -> Result<Option<Challenge>, UpstreamError> {
+) -> Result<Option<TokenChallenge>, UpstreamError> {
     let asked = timeout(ASK_MAX, ask_slowly(dialer.for_upstream_of(tenant), url)).await;
     asked.unwrap_or_else(|_| Err(UpstreamError::timeout(true)))
 }
 
-async fn ask_slowly(dialer: Dialer, url: &str) -> Result<Option<Challenge>, UpstreamError> {
+async fn ask_slowly(dialer: Dialer, url: &str) -> Result<Option<TokenChallenge>, UpstreamError> {
     let uri = dialer.check_url(url)?;
     let unsendable = |_| UpstreamError::unsent(FailureKind::Unsendable, "the URL cannot be sent");
     let target = uri.path_and_query().map_or("/", |path| path.as_str()).parse().map_err(unsendable)?;
@@ -45,5 +45,5 @@ async fn ask_slowly(dialer: Dialer, url: &str) -> Result<Option<Challenge>, Upst
     let body = jsonrpc::initialize(1, version, &Relay::NOTHING.capabilities());
     let (_lease, response) = http.exchange(Method::POST, headers, body, &AtomicBool::new(false)).await?;
     let challenges = response.headers().get_all(WWW_AUTHENTICATE).into_iter();
-    Ok(challenges.filter_map(|value| value.to_str().ok()).find_map(Challenge::read))
+    Ok(challenges.filter_map(|value| value.to_str().ok()).find_map(TokenChallenge::read))
 }

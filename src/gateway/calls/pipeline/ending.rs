@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use uuid::Uuid;
 
+use super::logins::{login_refused, login_unavailable};
 use super::outcome::CallOutcome;
 use super::record::KnownSecrets;
 use super::round::Asking;
@@ -139,17 +140,8 @@ pub(super) fn withdrawn(code: Code, is_dispatched: bool) -> Refusal {
 pub(super) fn from_upstream(error: &UpstreamError, server: &str) -> Refusal {
     if !error.dispatched {
         return match error.kind {
-            FailureKind::LoginUnavailable { retry_s } => Refusal::new(
-                Code::UpstreamAuthUnavailable,
-                format!(
-                    "The login service of server '{server}' does not answer; nothing was sent; try again in {retry_s} seconds"
-                ),
-            )
-            .retry_after(retry_s.into()),
-            FailureKind::LoginRefused => Refusal::new(
-                Code::UpstreamAuthRefused,
-                format!("Server '{server}' refuses the gateway's own credentials; an administrator must renew them"),
-            ),
+            FailureKind::LoginUnavailable { retry_s } => login_unavailable(server, Some(retry_s)),
+            FailureKind::LoginRefused => login_refused(server),
             FailureKind::Overloaded => Refusal::new(
                 Code::Overloaded,
                 "Too many calls to this server are under way; nothing was run, try again in a few seconds",

@@ -43,7 +43,10 @@ impl Guard {
     /// The metadata, for its path.
     pub(super) fn document(&self, path: &str) -> Option<String> {
         let metadata = self.metadata.lock().unwrap();
-        metadata.as_ref().filter(|(url, _)| url.ends_with(path)).map(|(_, document)| document.clone())
+        metadata
+            .as_ref()
+            .filter(|(url, _)| path.starts_with("/.well-known/") && url.ends_with(path))
+            .map(|(_, document)| document.clone())
     }
 
     /// The challenge for a request that must not pass.
