@@ -28,7 +28,7 @@ use crate::faces::connections::{ConnectionRules, Connections};
 use crate::faces::{FaceOptions, Faces, admin, http, mcp, rest, sse};
 use crate::gateway::{
     ActivityLimits, BrowserLoginOptions, CLIENT_METADATA_PATH, EmbeddingsOptions, Gateway, LoginOptions,
-    MemoryLimits, Options, Rounds,
+    MemoryLimits, Options, Rounds, ServerLoginOptions,
 };
 use crate::store::{self, AskLimits, CacheQuota, Store, StoreOptions};
 use crate::upstream::{
@@ -385,6 +385,11 @@ fn gateway_options(
             tokens_max: limits.token_cache,
             allowed_hosts: config.server.allowed_hosts.clone(),
             browser: browser_logins(config),
+        },
+        server_logins: ServerLoginOptions {
+            timeout: config.oauth.timeout,
+            // a lease that ends during its request would let another replica ask as well
+            lease: config.oauth.refresh_lease.max(config.oauth.timeout),
         },
         tracer: None,
         live_settings,

@@ -49,6 +49,7 @@ pub mod seal;
 pub mod search;
 pub mod server;
 pub mod server_kind;
+pub mod server_login;
 pub mod server_url;
 pub mod settings;
 pub mod shares;

@@ -66,6 +66,10 @@ text_enum! {
         Overloaded = "overloaded",
         /// Check 12: the upstream cannot be reached.
         ServerUnavailable = "server_unavailable",
+        /// Check 12: the login service of the upstream gives no token.
+        UpstreamAuthUnavailable = "upstream_auth_unavailable",
+        /// Check 12: the upstream, or its login service, refuses the gateway's own credentials.
+        UpstreamAuthRefused = "upstream_auth_refused",
         /// Check 12: the activity record could not be committed.
         RecordUnavailable = "record_unavailable",
         /// The rest of a cut result cannot be read now.
@@ -92,9 +96,12 @@ impl Code {
     pub fn class(self) -> Class {
         match self {
             Code::RateLimited | Code::ConsentThrottled => Class::Rate,
-            Code::Overloaded | Code::ServerUnavailable | Code::RecordUnavailable | Code::CacheUnavailable => {
-                Class::Limit
-            }
+            Code::Overloaded
+            | Code::ServerUnavailable
+            | Code::UpstreamAuthUnavailable
+            | Code::UpstreamAuthRefused
+            | Code::RecordUnavailable
+            | Code::CacheUnavailable => Class::Limit,
             Code::UpstreamTimeout
             | Code::UpstreamLost
             | Code::UpstreamInvalid

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{ActivityLimits, Ground, LiveSettings, LoginOptions, Options, Reread, Rounds};
+use super::{
+    ActivityLimits, Ground, LiveSettings, LoginOptions, Options, Reread, Rounds, ServerLoginOptions,
+};
 use crate::domain::bootstrap::BootstrapKey;
 use crate::domain::id::ReplicaId;
 use crate::domain::quota::Quotas;
@@ -134,6 +136,7 @@ impl Options {
                 allowed_hosts: Vec::new(),
                 browser: None,
             },
+            server_logins: ServerLoginOptions { timeout: SECOND, lease: SECOND },
             tracer: None,
             live_settings: Arc::new(Unread),
         }

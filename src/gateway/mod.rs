@@ -20,6 +20,7 @@ mod options;
 mod outlive;
 mod rounds;
 mod search;
+mod server_logins;
 mod servers;
 mod sessions;
 mod tenants;
@@ -54,13 +55,14 @@ pub use log::{
 pub use mailbox::{Mailbox, REPLY_BYTES_MAX, ReplyEnd};
 pub use options::{
     ActivityLimits, BrowserLoginOptions, EmbeddingsOptions, LiveSettings, LoginOptions, Options, Reread,
+    ServerLoginOptions,
 };
 pub use outlive::{Apart, Outlive};
 pub use rounds::Rounds;
 pub use search::{Detail, LIMIT_DEFAULT, LIMIT_MAX, Search, SearchRequest, SearchResult};
 pub use servers::{
-    LOG_LIMIT_MAX, LogPage, MasterKeysError, OfferName, OverrideRequest, OverrideView, Reconnect,
-    ServerChange, ServerRequest, ServerView, Servers, ToolView,
+    LOG_LIMIT_MAX, LogPage, MasterKeysError, OauthRequest, OfferName, OverrideRequest, OverrideView,
+    Reconnect, ServerChange, ServerRequest, ServerView, Servers, ToolView,
 };
 pub use sessions::{ClientSessions, ResourceNews, SessionStreamHold, UpdatesDue};
 pub use tenants::{
@@ -77,6 +79,7 @@ pub use upkeep::{Readiness, ServerCounts, Upkeep, Vitals};
 
 use std::sync::Arc;
 
+use self::server_logins::ServerLogins;
 use crate::store::Store;
 use crate::upstream::{Egress, Pool, UpstreamError};
 
@@ -121,7 +124,9 @@ impl Gateway {
         let pool = Pool::new(Arc::clone(&egress), tls.clone())
             .with_memory(options.memory)
             .with_programs(options.stdio.clone(), journal.clone());
-        let (upstreams, options, life) = (Arc::new(pool), Arc::new(options), Arc::new(Lifecycle::default()));
+        let (options, life) = (Arc::new(options), Arc::new(Lifecycle::default()));
+        let logins = ServerLogins::new(store.clone(), pool.token_client(), Arc::clone(&options));
+        let upstreams = Arc::new(pool.with_tokens(Arc::new(logins)));
         let ground = Ground { store, upstreams, options, life };
         let tenants = Arc::new(Tenants::new(&ground));
         let log = Arc::new(Log::new(&ground, &tenants));

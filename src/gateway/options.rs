@@ -98,6 +98,8 @@ pub struct Options {
     pub embeddings: Option<EmbeddingsOptions>,
     /// Settings of logins.
     pub logins: LoginOptions,
+    /// Settings of the gateway's logins at servers.
+    pub server_logins: ServerLoginOptions,
     /// Trace exporter; `None` without tracing.
     pub tracer: Option<Arc<Tracer>>,
     /// Settings that the program takes again while it runs.
@@ -164,6 +166,15 @@ pub struct LoginOptions {
     pub allowed_hosts: Vec<String>,
     /// Login by browser; `None` if no issuer offers it.
     pub browser: Option<BrowserLoginOptions>,
+}
+
+/// Settings of the gateway's logins at servers.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerLoginOptions {
+    /// Time limit of a request to a token endpoint.
+    pub timeout: Duration,
+    /// Time for which one replica alone asks a token endpoint.
+    pub lease: Duration,
 }
 
 /// Login by browser at an identity provider. `Debug` shows no secret.

@@ -12,9 +12,11 @@ mod activity_summary;
 mod activity_tail;
 mod activity_write;
 mod api_keys;
+mod catalogue;
 mod client_replies;
 mod client_sessions;
 mod connect;
+mod connections;
 mod consent;
 mod error;
 mod identity;
@@ -43,6 +45,8 @@ mod schema;
 mod sealed_rows;
 mod secrets;
 mod server_logs;
+mod server_oauth;
+mod server_oauth_changes;
 mod servers;
 mod settings;
 mod stored;
@@ -67,8 +71,10 @@ pub use activity_summary::{ActivityCount, ActivitySummary, CallSummary, Decision
 pub use activity_tail::{Commit, Tail};
 pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyOrigin, KeyPatch, KeyRotation, NewApiKey, RotatedKey};
+pub use catalogue::CatalogueRows;
 pub use client_replies::NewReply;
 pub use client_sessions::{KEY_SESSIONS_MAX, SESSION_URIS_MAX, SessionOf, SessionWishes, WishOutcome};
+pub use connections::{ConnectionRow, LoginClaim, LoginOf, LoginTurn, SealedToken};
 pub use consent::{
     AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentDecider, ConsentFilter, ConsentGrant,
     ConsentRow, ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, GrantOrigin, GrantedCall,
@@ -102,7 +108,9 @@ pub use revisions::{
 pub use sealed_rows::{NewSealedRow, SealedRow};
 pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret};
 pub use server_logs::{NewLogLine, StoredLogLine};
-pub use servers::{CatalogueRows, NewServer, Server, ServerPatch};
+pub use server_oauth::ServerOauth;
+pub use server_oauth_changes::NewServerOauth;
+pub use servers::{NewServer, Server, ServerPatch};
 pub use settings::StoredSettings;
 pub use stored::Stored;
 pub use system::{DueServer, FoundKey};

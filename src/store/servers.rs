@@ -6,11 +6,11 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::locks::lock_server;
-use super::offers::{self, StoredOffer};
+use super::offers;
 use super::revisions::{self, RevisionKind};
-use super::secrets::{self, HeadersPatch, SealedHeaders, SecretRows};
+use super::secrets::{self, HeadersPatch, SealedHeaders};
 use super::server_logs;
-use super::tools::{StoredTool, ToolRow, select_tools};
+use super::server_oauth::{self, ServerOauth};
 use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError, Stored, quotas, web_cookies};
 use crate::domain::era::Era;
@@ -88,6 +88,8 @@ pub struct Server {
     pub header_names: Vec<String>,
     /// Settings of web pages; `None` for other kinds.
     pub web_page: Option<Json<serde_json::Value>>,
+    /// Login of the gateway at the server; `None` for none.
+    pub oauth: Option<Json<ServerOauth>>,
 }
 
 #[cfg(test)]
@@ -125,6 +127,7 @@ impl Server {
             rev: 1,
             header_names: Vec::new(),
             web_page: None,
+            oauth: None,
         }
     }
 }
@@ -169,9 +172,17 @@ macro_rules! server_columns {
          coalesce(relay_place = coalesce(split_part(url, '?', 1), command), false) as relay_is_of_place, era, connection, \
          last_ok_at, last_error,
          (select string_agg(value, '; ' order by key) from jsonb_each_text(offers_error)) as offers_error,
-         added_by, adder_key, adder_root, adder_owner, adder_email, adder_identity, adder_creator, created_at, version, rev, header_names, web_page"
+         added_by, adder_key, adder_root, adder_owner, adder_email, adder_identity, adder_creator, created_at, version, rev, header_names, web_page,
+         (select jsonb_build_object('kind', o.kind, 'issuer', o.issuer, 'token_endpoint', o.token_endpoint,
+                 'resource', o.resource, 'scopes', o.scopes, 'client_id', o.client_id, 'client_auth', o.client_auth,
+                 'client_generation', o.client_generation, 'state', coalesce(c.state, 'none'), 'last_error', c.last_error)
+          from server_oauth o left join connections c on c.tenant_id = o.tenant_id and c.server_id = o.server_id
+              and c.principal_id is null and c.client_generation = o.client_generation
+          where o.tenant_id = servers.tenant_id and o.server_id = servers.server_id
+            and o.place = split_part(servers.url, '?', 1)) as oauth"
     };
 }
+pub(super) use server_columns;
 
 /// A server to be added.
 #[derive(Clone, Debug)]
@@ -375,6 +386,11 @@ impl Store {
         let rev = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
         if let Some(url) = patch.url.as_deref().filter(|_| !patch.place_changed) {
             secrets::respell(&mut tx, tenant, server, without_query(url)).await?;
+            server_oauth::respell(&mut tx, tenant, server, without_query(url)).await?;
+        }
+        if patch.place_changed {
+            // neither secret nor token is for another place
+            server_oauth::remove(&mut tx, tenant, server).await?;
         }
         if let Some(pages) = &patch.pages {
             web_cookies::remove_unless_kept(&mut tx, (tenant, server), pages).await?;
@@ -472,60 +488,11 @@ impl Store {
             return Err(StoreError::NotFound);
         }
         secrets::remove(&mut tx, tenant, server).await?;
+        server_oauth::remove(&mut tx, tenant, server).await?;
         web_cookies::remove_at(&mut tx, tenant, server).await?;
         server_logs::remove(&mut tx, tenant, server).await?;
         super::tools::remove_all(&mut tx, tenant, server, rev).await?;
         offers::remove_all(&mut tx, tenant, server).await?;
         revisions::commit(tx, tenant, RevisionKind::Catalogue, rev).await.map(drop)
     }
-
-    /// Returns the catalogue of a tenant in one consistent snapshot: servers, present tools, offers, credentials and
-    /// revision.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`] if the tenant is deleted, [`StoreError::Inconsistent`] if a row holds a value that this
-    /// version does not know. Other errors come from the database.
-    pub async fn load_catalogue(&self, tenant: TenantId) -> Result<CatalogueRows, StoreError> {
-        let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
-        // a deleted tenant has no catalogue
-        quotas::own(&mut tx, tenant).await?;
-        let rev = revisions::current(&mut tx, tenant, RevisionKind::Catalogue).await?;
-        let servers: Vec<Server> = sqlx::query_as(concat!(
-            "select ",
-            server_columns!(),
-            " from servers where tenant_id = $1 and removed_at is null order by name"
-        ))
-        .bind(tenant.0)
-        .fetch_all(&mut *tx)
-        .await?;
-        let tools: Vec<ToolRow> = sqlx::query_as(select_tools!(
-            "case when t.approved_pin <> t.pin then t.approved_definition end",
-            ""
-        ))
-        .bind(tenant.0)
-        .fetch_all(&mut *tx)
-        .await?;
-        let offers = offers::load(&mut tx, tenant).await?;
-        let sealed = servers.iter().any(|server| !server.header_names.is_empty());
-        let secrets =
-            if sealed { secrets::load(&mut tx, tenant, None).await? } else { SecretRows::default() };
-        tx.commit().await?;
-        let tools = tools.into_iter().map(StoredTool::try_from).collect::<Result<Vec<_>, _>>()?;
-        Ok(CatalogueRows { rev, servers, tools, offers, secrets })
-    }
-}
-
-/// Catalogue of a tenant, as returned by [`Store::load_catalogue`].
-#[derive(Clone, Debug)]
-pub struct CatalogueRows {
-    /// Revision of this snapshot.
-    pub rev: i64,
-    /// Servers, by name.
-    pub servers: Vec<Server>,
-    /// Present tools of all servers, in no order.
-    pub tools: Vec<StoredTool>,
-    /// Prompts, resources and templates of all servers, the longest offered first.
-    pub offers: Vec<StoredOffer>,
-    /// Sealed headers that the servers are called with, and the keys to open them.
-    pub secrets: SecretRows,
 }

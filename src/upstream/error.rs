@@ -12,6 +12,13 @@ pub enum FailureKind {
     EgressRefused,
     /// The server's stored credentials cannot be opened.
     Locked,
+    /// The token endpoint of the server gives no token now.
+    LoginUnavailable {
+        /// Seconds until it is asked again, rounded up.
+        retry_s: u32,
+    },
+    /// The token endpoint, or the server, refuses the gateway's credentials.
+    LoginRefused,
     /// The queue of the upstream is full, or the wait in it took too long.
     Overloaded,
     /// The circuit breaker of the upstream is open after several failures in a row.
@@ -55,6 +62,8 @@ impl FailureKind {
             Self::Unreachable => "the upstream server cannot be reached",
             Self::EgressRefused => "the upstream server's address is refused by the egress rules",
             Self::Locked => "the credentials stored for the upstream server cannot be opened",
+            Self::LoginUnavailable { .. } => "the login service of the upstream server gives no token",
+            Self::LoginRefused => "the upstream server refuses the gateway's own credentials",
             Self::NoRounds => "the upstream server does not take answers to its questions any more",
             Self::Overloaded => "the queue of the upstream server is full",
             Self::Resting { .. } => {
@@ -76,7 +85,19 @@ impl FailureKind {
 
     /// Returns whether the detail stays with the operator: it may name hosts or describe the inner network.
     fn is_private(self) -> bool {
-        matches!(self, Self::Unreachable | Self::EgressRefused | Self::Locked)
+        matches!(
+            self,
+            Self::Unreachable
+                | Self::EgressRefused
+                | Self::Locked
+                | Self::LoginUnavailable { .. }
+                | Self::LoginRefused
+        )
+    }
+
+    /// Returns whether the gateway could not log in at the server.
+    pub fn is_of_login(self) -> bool {
+        matches!(self, Self::LoginUnavailable { .. } | Self::LoginRefused)
     }
 }
 

@@ -32,10 +32,11 @@ pub use self::error::{FailureKind, UpstreamError};
 pub use self::http::connect::native_tls;
 pub use self::http::document::DocumentError;
 pub use self::http::embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Patience, Question};
+pub use self::http::login::{AccessToken, LoginFailure, ServerLogin, TokenSource};
 pub use self::http::rmcp::{ResourceWatcher, WATCHED_MAX, WatchEnd, Watcher};
 pub use self::http::token::{ClientAuth, TokenAnswer, TokenError, TokenRequest};
 pub use self::http::webhook::{WebhookError, WebhookPost};
-pub use self::pool::{CONNECTIONS_MAX, Pool, PoolVitals};
+pub use self::pool::{CONNECTIONS_MAX, Pool, PoolVitals, TokenClient};
 pub use self::protocol::events::{
     CallCookies, CallEvent, CallerMark, Hears, LedgerAsk, LedgerReply, PageCall, QuestionReply,
     ServerQuestion,

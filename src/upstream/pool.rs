@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use super::admission::breaker::BreakerState;
 use super::admission::egress::Egress;
 use super::admission::shares::{INLINE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryVitals};
 use super::connection::Connection;
 use super::error::UpstreamError;
+use super::http::challenge;
 use super::http::connect::Dialer;
 use super::http::document::{self, DocumentError};
+use super::http::login::TokenSource;
 use super::http::rmcp::{ResourceWatcher, WatchEnd, Watcher};
 use super::http::token::{self, TokenAnswer, TokenError, TokenRequest};
 use super::http::webhook::{self, WebhookError, WebhookPost};
@@ -22,6 +25,7 @@ use super::protocol::offers::Announced;
 use super::stdio::{Children, Journal, StdioRules};
 use super::target::Target;
 use crate::domain::measure::Measures;
+use crate::domain::server_login::TokenChallenge;
 
 /// Most upstreams that are kept; beyond it, unused ones are dropped.
 pub const CONNECTIONS_MAX: usize = 10_000;
@@ -45,6 +49,20 @@ pub struct PoolVitals {
     pub tcp_connects: u64,
 }
 
+/// Means to ask token endpoints.
+#[derive(Clone, Debug)]
+pub struct TokenClient(Dialer);
+
+impl TokenClient {
+    /// Sends a request to a token endpoint.
+    ///
+    /// # Errors
+    /// [`TokenError`], unless the answer is 200 and has the form of a token endpoint's.
+    pub async fn request(&self, request: TokenRequest<'_>) -> Result<TokenAnswer, TokenError> {
+        token::request(&self.0, request).await
+    }
+}
+
 /// Pool of one [`Connection`] per (tenant, server). Tenants share no connection, whatever their URLs.
 #[derive(Debug)]
 pub struct Pool {
@@ -59,6 +77,16 @@ impl Pool {
         let dialer = Dialer::new(egress, tls);
         let children = Children::new(StdioRules::default(), None, &dialer.measures);
         Self { dialer, children, connections: RwLock::default() }
+    }
+
+    /// Sets the source of the tokens that servers are called with.
+    pub fn with_tokens(self, source: Arc<dyn TokenSource>) -> Self {
+        Self { dialer: self.dialer.with_tokens(source), ..self }
+    }
+
+    /// Returns the means to ask token endpoints, without the pool.
+    pub fn token_client(&self) -> TokenClient {
+        TokenClient(self.dialer.clone())
     }
 
     /// Sets the rules for programs, and the journal of their logs.
@@ -148,6 +176,19 @@ impl Pool {
         token::request(&self.dialer, request).await
     }
 
+    /// Asks the server at a URL without credentials, within 5 s, and returns its challenge; `None` if it has none.
+    ///
+    /// # Errors
+    /// The URL is refused, or the server does not answer.
+    pub async fn challenge(&self, tenant: Uuid, url: &str) -> Result<Option<TokenChallenge>, UpstreamError> {
+        challenge::ask(&self.dialer, tenant, url).await
+    }
+
+    /// Returns the token that a server is called with now; `None` without a login, or before the first token.
+    pub fn sent_token(&self, target: &Target) -> Option<Zeroizing<String>> {
+        self.dialer.sent_token(target)
+    }
+
     /// Opens a stream, over connections of its own, on which a server announces changes of all or some of `wanted`.
     ///
     /// # Errors
@@ -223,6 +264,7 @@ impl Pool {
 
     /// Closes the circuit breaker of a server, and ends the backoff of its program: the next call is sent.
     pub fn reset_breaker(&self, tenant: Uuid, server: Uuid) {
+        self.dialer.reset_login(tenant, server);
         if let Some(connection) = self.read().get(&(tenant, server)) {
             connection.reset_breaker();
         }

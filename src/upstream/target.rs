@@ -154,6 +154,14 @@ impl Upstream {
         self.described().credential()
     }
 
+    /// Returns the generation of the gateway's login at the server; `None` for no login.
+    pub fn login(&self) -> Option<Uuid> {
+        match self {
+            Self::Http(server) => server.login,
+            Self::Program(_) | Self::Pages(_) | Self::Unknown => None,
+        }
+    }
+
     /// Returns the secrets that the server is called or started with, and may repeat.
     pub fn secrets(&self) -> Vec<&str> {
         self.described().secrets()
@@ -178,7 +186,7 @@ impl Upstream {
     pub(super) fn is_same(&self, other: &Upstream) -> bool {
         match (self, other) {
             (Self::Http(own), Self::Http(other)) => {
-                own.url == other.url && own.credential == other.credential
+                own.url == other.url && own.credential == other.credential && own.login == other.login
             }
             (Self::Program(own), Self::Program(other)) => own.is_same(other),
             (Self::Pages(own), Self::Pages(other)) => {

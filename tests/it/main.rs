@@ -82,6 +82,8 @@ mod schema;
 #[cfg(test)]
 mod schema_suite;
 #[cfg(test)]
+mod server_logins;
+#[cfg(test)]
 mod stdio;
 #[cfg(test)]
 mod stories;

@@ -82,6 +82,8 @@ pub struct OauthSettings {
     pub client_metadata_url: Option<String>,
     /// Timeout of a request to a provider.
     pub timeout: Duration,
+    /// Time for which one replica alone asks a provider for a server's token.
+    pub refresh_lease: Duration,
     /// Time for which a login that was begun can be completed.
     pub connect_ttl: Duration,
 }

@@ -4,8 +4,10 @@
 //! Nothing is deleted.
 
 mod compare;
+mod declared;
 mod file;
 mod logins;
+mod oauth;
 mod plan;
 mod secrets;
 mod step;
@@ -15,6 +17,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use http::Method;
 use serde_json::Value;
 
 use self::logins::IssuerPlan;
@@ -275,6 +278,8 @@ async fn apply_step(
                     plan.tenant
                 )));
             }
+            // a removal is answered with nothing
+            answer if step.method == Method::DELETE => break answer.map(|_| Value::Null)?,
             answer => break answer?.json()?,
         }
     };

@@ -305,6 +305,11 @@ pub(super) fn obstacle(server: &Value, name: &str) -> Option<String> {
     if text(server, "connection") != "connected" {
         let error = text(server, "last_error");
         let why = if error.is_empty() { "nobody has reached it yet".to_owned() } else { error };
+        if text(server, "connection") == "login_required" {
+            // the error says what to do, for any server
+            let how = why.replace("upstream update NAME", &format!("upstream update {name}"));
+            return Some(format!("needs its login, for which an operator or admin has to act: {how}"));
+        }
         if text(server, "kind") == "http" && why.contains(WANTS_LOGIN) {
             // the error says how to give them, for any server
             let mut how = why.replace("upstream update NAME", &format!("upstream update {name}"));

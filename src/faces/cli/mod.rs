@@ -19,6 +19,7 @@ mod input;
 mod issuer;
 mod key;
 mod man;
+mod oauth_flags;
 mod offers;
 mod output;
 mod page;

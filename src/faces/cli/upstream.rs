@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::client::{ApiClient, ApiQuery};
 use super::connection::ApiConnection;
 use super::failure::Failure;
+use super::oauth_flags::{self, OauthFlags};
 use super::output::{self, Column, Output, text};
 use super::page_flags::PageFlags;
 use super::tally::ToolTally;
@@ -98,6 +99,8 @@ struct Add {
     /// other users can read command lines
     #[arg(long = "header", value_name = "NAME=VALUE")]
     headers: Vec<String>,
+    #[command(flatten)]
+    oauth: OauthFlags,
     /// Approve new and changed tools automatically
     #[arg(long)]
     auto_approve: bool,
@@ -142,6 +145,11 @@ struct Update {
     /// Remove all headers
     #[arg(long, conflicts_with = "headers")]
     no_headers: bool,
+    #[command(flatten)]
+    oauth: OauthFlags,
+    /// Remove the gateway's login at the server, with its tokens
+    #[arg(long, conflicts_with = "oauth_client_id")]
+    no_oauth: bool,
     /// Whether new and changed tools are approved automatically
     #[arg(long, value_name = "BOOL")]
     auto_approve: Option<bool>,
@@ -249,8 +257,23 @@ impl Add {
         if !self.relay.is_empty() {
             body.insert("relay".to_owned(), Value::Object(input::settings(&self.relay)?));
         }
+        if self.oauth.is_given() && kind != "http" {
+            return Err(Failure::Usage("a login is for a server at an address".to_owned()));
+        }
+        let login = self.oauth.body()?;
         let sent = client.send(Method::POST, &["servers"], Value::Object(body).to_string()).await;
-        let answer = sent.map_err(|failure| advised(failure, &self.name))?;
+        let mut answer = sent.map_err(|failure| advised(failure, &self.name))?;
+        if let Some(login) = login {
+            let configured = oauth_flags::put(client, &self.name, login).await;
+            answer = configured.map_err(|failure| {
+                let sentence = format!(
+                    "{failure}; the server is added without its login: give it again with mcpproxy upstream update {} \
+                     --oauth-client-id ID --oauth-client-secret -",
+                    self.name
+                );
+                failure.saying(sentence)
+            })?;
+        }
         self.output.thing(&answer.text, fields)?;
         let server = answer.json()?;
         let error = text(&server, "last_error");
@@ -357,18 +380,32 @@ impl Update {
         if !self.relay.is_empty() {
             body.insert("relay".to_owned(), Value::Object(input::settings(&self.relay)?));
         }
-        if body.is_empty() {
+        let login = self.oauth.body()?;
+        if body.is_empty() && login.is_none() && !self.no_oauth {
             return Err(Failure::Usage(
-                "nothing to change: give --address (--url is where the gateway is), --header, --page, --limit, --relay or \
-                 --auto-approve"
+                "nothing to change: give --address (--url is where the gateway is), --header, --oauth-client-id, --no-oauth, \
+                 --page, --limit, --relay or --auto-approve"
                     .to_owned(),
             ));
         }
+        if self.no_oauth {
+            client.act(Method::DELETE, &["servers", &self.name, "oauth"]).await?;
+        }
         // a change of the server between reading and updating makes the update a conflict
         let current = client.get(&["servers", &self.name], &ApiQuery::default()).await?.json()?;
-        body.insert("version".to_owned(), current.get("version").cloned().unwrap_or_default());
-        let body = Value::Object(body).to_string();
-        let answer = client.send(Method::PATCH, &["servers", &self.name], body).await?;
+        let mut answer = None;
+        if !body.is_empty() {
+            body.insert("version".to_owned(), current.get("version").cloned().unwrap_or_default());
+            let body = Value::Object(body).to_string();
+            answer = Some(client.send(Method::PATCH, &["servers", &self.name], body).await?);
+        }
+        if let Some(login) = login {
+            answer = Some(oauth_flags::put(client, &self.name, login).await?);
+        }
+        let answer = match answer {
+            Some(answer) => answer,
+            None => client.get(&["servers", &self.name], &ApiQuery::default()).await?,
+        };
         self.output.thing(&answer.text, fields)?;
         warn(&answer.json()?);
         Ok(())

@@ -14,8 +14,10 @@ use super::pages::{self, ShownPages};
 use super::params::Params;
 use super::show;
 use super::show::{RestAnswer, RouteAnswer};
+use super::shown_oauth::{self, ShownOauth};
 use crate::domain::id::is_name;
 use crate::domain::relay::Relay;
+use crate::domain::server_login::LoginState;
 use crate::domain::server_url::{masked, query_digest};
 use crate::domain::tenant::Action;
 use crate::gateway::{GatewayError, Headers, Reconnect, ServerChange, ServerRequest, ServerView};
@@ -43,6 +45,9 @@ struct Shown<'a> {
     relay: Relay,
     /// Names of the headers, without values.
     headers: &'a [String],
+    /// Login of the gateway; nothing without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oauth: Option<ShownOauth<'a>>,
     /// Settings of web pages; nothing for other kinds.
     #[serde(flatten)]
     pages: Option<ShownPages<'a>>,
@@ -70,7 +75,11 @@ fn shown(server: &ServerView) -> Shown<'_> {
         enabled: server.enabled,
         quarantined: server.quarantined,
         auto_approve: server.auto_approve,
-        connection: server.connection.as_str(),
+        connection: if shown_oauth::wants_login(server) {
+            LoginState::LoginRequired.as_str()
+        } else {
+            server.connection.as_str()
+        },
         era: server.era.as_ref().map(Stored::as_str),
         last_error: last_error(server),
         last_ok_at: server.last_ok_at.map(show::time),
@@ -78,6 +87,7 @@ fn shown(server: &ServerView) -> Shown<'_> {
         relay: server.relay(),
         // those of web pages are names of fields
         headers: if server.web_page.is_some() { &[] } else { &server.header_names },
+        oauth: shown_oauth::shown(server),
         pages: pages::shown(server),
         version: server.version,
         created_at: show::time(server.created_at),
@@ -123,7 +133,7 @@ fn forbid_approval(exchange: &Exchange, auto_approve: Option<bool>) -> Result<()
     Ok(())
 }
 
-fn answer(exchange: &Exchange, server: &ServerView) -> RestAnswer {
+pub(super) fn answer(exchange: &Exchange, server: &ServerView) -> RestAnswer {
     show::ok(&shown_to(exchange, server))
 }
 

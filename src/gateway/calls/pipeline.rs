@@ -9,6 +9,7 @@ mod facts;
 mod form;
 mod ledger;
 mod letters;
+mod logins;
 mod outcome;
 mod permit;
 pub(super) mod policy;
@@ -385,7 +386,7 @@ impl Calls {
     /// If the future is dropped, the server is notified that the answer is no longer wanted.
     async fn exchange(&self, server: &ServerEntry, request: Request) -> Result<Answer, Refusal> {
         let connection = self.upstreams.connection(&server.target);
-        let failed = |error: UpstreamError| from_upstream(&error);
+        let failed = |error: UpstreamError| from_upstream(&error, &server.name);
         if request.subject == Subject::Completion && !connection.offers().await.map_err(failed)?.completions {
             return Ok(Answer::Result(Bytes::from_static(NO_COMPLETION)));
         }

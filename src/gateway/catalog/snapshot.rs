@@ -97,6 +97,7 @@ impl Catalog {
                 let is_off = new.target.upstream.is_run_here() && !new.enabled;
                 is_off
                     || new.target.upstream.credential() != old.target.upstream.credential()
+                    || new.target.upstream.login() != old.target.upstream.login()
                     || !old.target.upstream.runs_on_as(&new.target.upstream)
             })
         };

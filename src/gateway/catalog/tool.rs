@@ -17,6 +17,7 @@ use crate::domain::publish::Published;
 use crate::domain::search::{Document, Parameter};
 use crate::domain::server::ConnectionState;
 use crate::domain::server_kind::ServerKind;
+use crate::domain::server_login::LoginState;
 use crate::domain::tool::{Definition, PinState};
 use crate::domain::web_page::facts::PageFacts;
 use crate::gateway::credentials::Opened;
@@ -43,6 +44,8 @@ pub struct ServerEntry {
     pub baselined: bool,
     /// True if the server was listed or pinged successfully a short while ago, according to the database.
     pub connected: bool,
+    /// State of the gateway's login at the server, according to the database; `None` without a login.
+    pub login: Option<LoginState>,
     /// Address, credential and limits for reaching the server.
     pub target: Target,
 }
@@ -198,6 +201,7 @@ pub(in crate::gateway) fn target(
             url: url.clone(),
             credential: opened.credential,
             headers: opened.headers,
+            login: row.oauth.as_ref().map(|oauth| oauth.client_generation),
         }),
         (ServerKind::Stdio, _, Some(name)) => {
             Upstream::Program(Program::find(commands, name, &row.tenant_name))
@@ -231,6 +235,7 @@ pub(super) fn server_entry(row: &Server, target: Target) -> ServerEntry {
         quarantined: row.quarantined,
         baselined: row.baselined,
         connected: row.connection == ConnectionState::Connected,
+        login: row.oauth.as_ref().and_then(|oauth| LoginState::parse(&oauth.state)),
         target,
     }
 }

@@ -191,6 +191,12 @@ impl Servers {
                 let message = format!("a server of kind {} has no headers", server.kind.as_str());
                 return Err(GatewayError::invalid("headers", message));
             }
+            let is_there = |name: &String| name.eq_ignore_ascii_case("authorization");
+            if server.oauth.is_some() && !patch.place_changed && headers.names().iter().any(is_there) {
+                let message = "the token of the server's login is sent in Authorization; remove the login first (DELETE \
+                               /servers/NAME/oauth)";
+                return Err(GatewayError::invalid("headers.Authorization", message));
+            }
             let url = patch.url.as_deref().or(server.url.as_deref()).unwrap_or_default();
             let tenant = caller.tenant()?.id;
             patch.headers = Some(self.seal_headers(tenant, server.id(), url, &headers).await?);
@@ -272,6 +278,7 @@ impl Servers {
             let now = self.store.served_server(tenant, server.id()).await;
             server = is_enabled(now.map_err(|e| GatewayError::from_store(e, "server"))?)?;
         }
+        self.try_login_again(tenant, &server).await;
         self.upstreams.reset_breaker(tenant.0, server.server_id);
         self.list_if_enabled(tenant, &server).await;
         self.get_server(caller, name).await
@@ -337,7 +344,7 @@ impl Servers {
     }
 
     /// Lists an enabled server at once; a failure is noted in the server's `last_error`.
-    async fn list_if_enabled(&self, tenant: TenantId, server: &Server) {
+    pub(super) async fn list_if_enabled(&self, tenant: TenantId, server: &Server) {
         if !server.enabled {
             return;
         }

@@ -244,6 +244,7 @@ pub(super) mod tests {
             url: "http://127.0.0.1:1/".to_owned(),
             credential: Credential::None,
             headers: Vec::new(),
+            login: None,
         };
         let (tenant, id) = (Uuid::from_u128(tenant), Uuid::from_u128(tenant * 100 + number));
         let upstream = Upstream::Http(http);
@@ -254,6 +255,7 @@ pub(super) mod tests {
             quarantined: false,
             baselined: true,
             connected: true,
+            login: None,
             target: Target {
                 tenant,
                 server: id,

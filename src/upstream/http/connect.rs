@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower_service::Service;
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use crate::domain::measure::Measures;
 use crate::upstream::admission::egress::{Egress, EgressError};
@@ -25,7 +26,9 @@ use crate::upstream::admission::shares::{
     MemoryHold, MemoryLimits, MemoryPurpose, MemoryVitals, Share, TenantShares,
 };
 use crate::upstream::error::{FailureKind, UpstreamError};
+use crate::upstream::http::login::{BoundLogin, ServerLogin, TokenSource};
 use crate::upstream::http::meter::{Meter, Metered, Passage};
+use crate::upstream::target::{HttpServer, Target};
 
 /// Longest part of a TLS error that is kept, in characters.
 const TLS_REASON_CHARS_MAX: usize = 200;
@@ -79,6 +82,8 @@ pub(in crate::upstream) struct Dialer {
     tls: Option<Arc<rustls::ClientConfig>>,
     connects: Arc<AtomicU64>,
     shares: Arc<TenantShares>,
+    /// Source of the tokens that servers are called with; `None` where no server is.
+    tokens: Option<Arc<dyn TokenSource>>,
     pub(in crate::upstream) share: Share,
     pub(in crate::upstream) measures: Arc<Measures>,
 }
@@ -88,13 +93,49 @@ impl Dialer {
         let shares = Arc::new(TenantShares::new(MemoryLimits::default()));
         let share = shares.of(Uuid::nil());
         let rules = DialRules::Servers;
-        Self { egress, rules, tls, connects: Arc::default(), share, shares, measures: Arc::default() }
+        let tokens = None;
+        Self { egress, rules, tls, connects: Arc::default(), share, shares, tokens, measures: Arc::default() }
     }
 
     /// Sets the bounds on the memory of requests and answers.
     pub(in crate::upstream) fn with_memory(self, limits: MemoryLimits) -> Self {
         let shares = Arc::new(TenantShares::new(limits));
         Self { share: shares.of(Uuid::nil()), shares, ..self }
+    }
+
+    /// Sets the source of the tokens that servers are called with.
+    pub(in crate::upstream) fn with_tokens(self, source: Arc<dyn TokenSource>) -> Self {
+        Self { tokens: Some(source), ..self }
+    }
+
+    /// Returns the login with which a server is called; `None` if it is called without one.
+    ///
+    /// # Errors
+    /// [`FailureKind::Locked`] without a source of tokens: no request goes out without its token.
+    pub(in crate::upstream) fn login(
+        &self,
+        server: &HttpServer,
+        target: &Target,
+    ) -> Result<Option<BoundLogin>, UpstreamError> {
+        let Some(client) = server.login else { return Ok(None) };
+        let login = ServerLogin { tenant: target.tenant, server: target.server, client };
+        let source = self.tokens.clone();
+        let source = source.ok_or_else(|| UpstreamError::unsent(FailureKind::Locked, "no tokens here"))?;
+        Ok(Some(BoundLogin { login, source }))
+    }
+
+    /// Returns the token that a server is called with now; `None` without a login, or before the first token.
+    pub(in crate::upstream) fn sent_token(&self, target: &Target) -> Option<Zeroizing<String>> {
+        let login =
+            ServerLogin { tenant: target.tenant, server: target.server, client: target.upstream.login()? };
+        Some(self.tokens.as_ref()?.held(login)?.text())
+    }
+
+    /// Forgets a failure of a moment ago of the login at a server.
+    pub(in crate::upstream) fn reset_login(&self, tenant: Uuid, server: Uuid) {
+        if let Some(source) = &self.tokens {
+            source.reset(tenant, server);
+        }
     }
 
     /// Returns a copy with the share of one upstream of this tenant.

@@ -23,7 +23,7 @@ pub(in crate::upstream) fn modern_headers(base: &HeaderMap) -> HeaderMap {
 /// other answer, or silence, gives `None`: old servers answer unknown methods in every possible way.
 ///
 /// # Errors
-/// [`FailureKind::Unreachable`] or [`FailureKind::EgressRefused`]: the upstream was not asked.
+/// [`FailureKind::Unreachable`] or [`FailureKind::EgressRefused`], or the gateway could not log in: the upstream was not asked.
 pub(in crate::upstream) async fn discover(
     http: &Http,
     base: &HeaderMap,
@@ -46,7 +46,10 @@ pub(in crate::upstream) async fn discover(
     });
     match timeout(wait, asked).await {
         Ok(Ok(reply)) => Ok(reply.answer.and_then(|answer| modern_offers(&answer))),
-        Ok(Err(error)) if matches!(error.kind, FailureKind::Unreachable | FailureKind::EgressRefused) => {
+        Ok(Err(error))
+            if error.kind.is_of_login()
+                || matches!(error.kind, FailureKind::Unreachable | FailureKind::EgressRefused) =>
+        {
             Err(error)
         }
         Ok(Err(_)) | Err(_) => Ok(None),

@@ -61,7 +61,7 @@ async fn fetch_slowly(dialer: Dialer, url: &str, bytes_max: usize) -> Result<Str
     headers.insert(USER_AGENT, HeaderValue::from_static(crate::upstream::target::USER_AGENT));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
     let timeouts = Timeouts { connect: CONNECT_MAX, idle: Duration::ZERO };
-    let http = Http { wires: Arc::new(Wires::new(dialer, uri, 1, timeouts)), target };
+    let http = Http { wires: Arc::new(Wires::new(dialer, uri, 1, timeouts)), target, login: None };
     let sent = AtomicBool::new(false);
     let exchanged = http.exchange(Method::GET, headers, Bytes::new(), &sent).await;
     let (mut lease, response) = exchanged.map_err(DocumentError::NoAnswer)?;

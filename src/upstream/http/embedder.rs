@@ -162,7 +162,11 @@ impl Embedder {
         let target = target.map_err(|_| unsendable("the path is no path"))?;
         let timeouts = Timeouts { connect: options.connect_timeout, idle: IDLE };
         Ok(Embedder {
-            http: Http { wires: Arc::new(Wires::new(dialer, uri, CONNECTIONS_MAX, timeouts)), target },
+            http: Http {
+                wires: Arc::new(Wires::new(dialer, uri, CONNECTIONS_MAX, timeouts)),
+                target,
+                login: None,
+            },
             headers,
             model: options.model.clone(),
             timeout: options.timeout,

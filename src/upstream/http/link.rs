@@ -58,7 +58,7 @@ impl HttpLink {
         let timeouts = Timeouts { connect: limits.connect_timeout, idle: limits.idle_timeout };
         let wires =
             Arc::new(Wires::new(dialer.for_upstream_of(target.tenant), uri, limits.connections, timeouts));
-        let http = Http { wires, target: path };
+        let http = Http { wires, target: path, login: dialer.login(server, target)? };
         let sessions = UpstreamSessions::new(
             http.clone(),
             base,

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::Full;
@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::upstream::admission::shares::{MemoryHold, MemoryShort};
 use crate::upstream::error::{FailureKind, UpstreamError};
+use crate::upstream::http::login::{BoundLogin, SentToken};
 use crate::upstream::http::sse::Events;
 use crate::upstream::http::wires::{Lease, WireOrigin, Wires};
 use crate::upstream::protocol::events::QuestionReply;
@@ -71,6 +72,8 @@ pub(in crate::upstream) struct Http {
     pub(in crate::upstream) wires: Arc<Wires>,
     /// Path and query.
     pub(in crate::upstream) target: Uri,
+    /// Login whose token each request carries; `None` for none.
+    pub(in crate::upstream) login: Option<BoundLogin>,
 }
 
 impl Http {
@@ -129,8 +132,52 @@ impl Http {
     }
 
     /// Sends a request on a connection and reads the head of the answer. A request is sent again only if no byte of
-    /// it was written.
+    /// it was written, or if the server refused the token that it carried, which is then renewed once: an answer 401 says that
+    /// the request was not applied (RFC 9110, section 15.5.2).
     pub(in crate::upstream) async fn exchange(
+        &self,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+        dispatched: &AtomicBool,
+    ) -> Result<(Lease, Response<Incoming>), UpstreamError> {
+        match &self.login {
+            None => self.exchange_once(method, headers, body, dispatched).await,
+            // boxed: most servers have none, and pay for no larger future
+            Some(login) => Box::pin(self.exchange_as(login, method, headers, body, dispatched)).await,
+        }
+    }
+
+    async fn exchange_as(
+        &self,
+        login: &BoundLogin,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+        dispatched: &AtomicBool,
+    ) -> Result<(Lease, Response<Incoming>), UpstreamError> {
+        let with = |token: &SentToken| {
+            let mut headers = headers.clone();
+            headers.insert(AUTHORIZATION, token.header());
+            headers
+        };
+        let token = login.token().await?;
+        let answered = self.exchange_once(method.clone(), with(&token), body.clone(), dispatched).await?;
+        if answered.1.status() != StatusCode::UNAUTHORIZED {
+            return Ok(answered);
+        }
+        drop(answered);
+        dispatched.store(false, Ordering::Relaxed);
+        let newer = login.token_after(&token).await?;
+        let answered = self.exchange_once(method, with(&newer), body, dispatched).await?;
+        if answered.1.status() != StatusCode::UNAUTHORIZED {
+            return Ok(answered);
+        }
+        dispatched.store(false, Ordering::Relaxed);
+        Err(login.refused(&newer).await)
+    }
+
+    async fn exchange_once(
         &self,
         method: Method,
         headers: HeaderMap,

@@ -35,7 +35,8 @@ pub(in crate::upstream) async fn explained(
     match status.as_u16() {
         401 | 403 => error.with_aside(
             "give a header, most often Authorization, with mcpproxy upstream update NAME --header HEADER=- (it reads the \
-             value from standard input; name all headers of the server)",
+             value from standard input; name all headers of the server); or, if it wants OAuth, a login of the gateway with \
+             --oauth-client-id ID --oauth-client-secret -",
         ),
         404 if http.target.path() != USUAL_PATH => {
             error.with_aside("check the path of its address: most servers are at /mcp")

@@ -222,6 +222,10 @@ impl UpstreamSessions {
     }
 
     async fn open(&self) -> Result<UpstreamSession, UpstreamError> {
+        if let Some(login) = &self.http.login {
+            // not within the short wait for the first answer
+            login.token().await?;
+        }
         let session = match self.era() {
             Some(Era::Modern) => self.modern(Declared::default()),
             Some(Era::Handshake) => match self.handshake().await {

@@ -143,7 +143,7 @@ async fn send(dialer: Dialer, request: TokenRequest<'_>) -> Result<TokenAnswer, 
         headers.insert(AUTHORIZATION, basic(id, secret).ok_or_else(unsendable)?);
     }
     let timeouts = Timeouts { connect: request.timeout, idle: Duration::ZERO };
-    let http = Http { wires: Arc::new(Wires::new(dialer, uri, 1, timeouts)), target };
+    let http = Http { wires: Arc::new(Wires::new(dialer, uri, 1, timeouts)), target, login: None };
     let sent = AtomicBool::new(false);
     let exchanged = http.exchange(Method::POST, headers, Bytes::from(form(&request)), &sent).await;
     let (mut lease, response) = exchanged.map_err(TokenError::NoAnswer)?;

@@ -80,7 +80,7 @@ pub(in crate::upstream) async fn deliver(dialer: &Dialer, post: WebhookPost<'_>)
     }
     let dialer = dialer.for_upstream_of(post.tenant);
     let timeouts = Timeouts { connect: CONNECT_MAX, idle: Duration::ZERO };
-    let http = Http { wires: Arc::new(Wires::new(dialer, uri, 1, timeouts)), target };
+    let http = Http { wires: Arc::new(Wires::new(dialer, uri, 1, timeouts)), target, login: None };
     let sent = AtomicBool::new(false);
     let exchanged = http.exchange(Method::POST, headers, post.body, &sent).await;
     let (_lease, response) = exchanged.map_err(WebhookError::NoAnswer)?;

@@ -159,7 +159,10 @@ pub(in crate::upstream) fn verdict(ended: &Result<Exchanged, UpstreamError>) -> 
             | FailureKind::Changed
             | FailureKind::Unrecorded
             | FailureKind::DraftGone
-            | FailureKind::Locked => HealthVerdict::Nothing,
+            | FailureKind::Locked
+            // logins have their own backoff
+            | FailureKind::LoginUnavailable { .. }
+            | FailureKind::LoginRefused => HealthVerdict::Nothing,
         },
     }
 }

@@ -25,6 +25,8 @@ impl FailureKind {
             FailureKind::Unreachable => "unreachable",
             FailureKind::EgressRefused => "egress_refused",
             FailureKind::Locked => "locked",
+            FailureKind::LoginUnavailable { .. } => "login_unavailable",
+            FailureKind::LoginRefused => "login_refused",
             FailureKind::Overloaded => "overloaded",
             FailureKind::Resting { .. } => "resting",
             FailureKind::NotRunning { .. } | FailureKind::NoPlace => "not_running",

@@ -54,6 +54,8 @@ pub struct HttpServer {
     pub credential: Credential,
     /// Headers of the credential.
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Generation of the gateway's login at the server, whose token goes with every request; `None` for no login.
+    pub login: Option<Uuid>,
 }
 
 impl HttpServer {

@@ -209,6 +209,7 @@ impl Fake {
                     ::http::header::AUTHORIZATION,
                     ::http::HeaderValue::from_static("Bearer upstream-secret"),
                 )],
+                login: None,
             }),
             era: None,
             limits: limits(),

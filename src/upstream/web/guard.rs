@@ -252,7 +252,8 @@ impl PageGuard {
         cookies.enter(hop.url);
         let headers = request_headers(&uri, &hop, cookies)?;
         let timeouts = Timeouts { connect: CONNECT_MAX, idle: Duration::ZERO };
-        let http = Http { wires: Arc::new(Wires::new(self.dialer.clone(), uri, 1, timeouts)), target };
+        let http =
+            Http { wires: Arc::new(Wires::new(self.dialer.clone(), uri, 1, timeouts)), target, login: None };
         let (lease, response) = http.exchange(hop.method, headers, hop.body, hop.dispatched).await?;
         let (head, body) = response.into_parts();
         keep_cookies(&head.headers, hop.url, cookies);

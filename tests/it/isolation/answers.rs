@@ -61,6 +61,9 @@ fn body(method: &str, path: &str) -> Option<Value> {
         ("PATCH", "/keys/NAME") => json!({"name": "mine"}),
         ("POST", "/keys/NAME/rotate") => json!({"overlap_s": 60}),
         ("PATCH", "/keys/NAME/settings") => json!({"max_operation": "read"}),
+        ("PUT", "/servers/NAME/oauth") => json!({
+            "kind": "client_credentials", "client_id": "a", "client_secret": "b", "token_endpoint": "http://127.0.0.1:9/t",
+        }),
         ("PUT", "/keys/NAME/policy") => json!({"version": 0, "rules": []}),
         _ => return None,
     })

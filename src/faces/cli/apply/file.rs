@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use chrono::{DateTime, FixedOffset};
-use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::super::failure::Failure;
 use super::super::input;
+use super::declared::DeclaredSecret;
 use super::logins::DeclaredIssuer;
+use super::oauth::DeclaredOauth;
 use crate::domain::id::is_name;
 use crate::domain::identity::IdentityRule;
 use crate::domain::quota::OwnQuotas;
@@ -58,25 +59,9 @@ pub(super) struct DeclaredServer {
     pub(super) auto_approve: Option<bool>,
     pub(super) limits: Option<Map<String, Value>>,
     pub(super) relay: Option<Map<String, Value>>,
-}
-
-/// Value of a header, given literally or by an environment variable. The type has no `Debug`, so that nothing prints it.
-pub(super) enum DeclaredSecret {
-    Literal(String),
-    /// Name of an environment variable.
-    Env(String),
-}
-
-impl<'de> Deserialize<'de> for DeclaredSecret {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<DeclaredSecret, D::Error> {
-        let value = Value::deserialize(from)?;
-        let fields = value.as_object().filter(|fields| fields.len() == 1);
-        match (&value, fields.and_then(|fields| fields.get("env"))) {
-            (Value::String(text), _) => Ok(DeclaredSecret::Literal(text.clone())),
-            (_, Some(Value::String(name))) => Ok(DeclaredSecret::Env(name.clone())),
-            _ => Err(D::Error::custom("must be a text, or {env: NAME}")),
-        }
-    }
+    /// Login of the gateway. `None`: unchanged; `Some(None)`: none.
+    #[serde(default, deserialize_with = "said")]
+    pub(super) oauth: Option<Option<DeclaredOauth>>,
 }
 
 /// Wanted state of a key, which its name identifies.
@@ -118,13 +103,8 @@ impl DeclaredServer {
 
     /// Returns the headers with their values; `None` if the file does not mention headers.
     pub(super) fn header_values(&self) -> Option<Map<String, Value>> {
-        let value = |secret: &DeclaredSecret| match secret {
-            DeclaredSecret::Literal(text) => text.clone().into(),
-            // values of the environment replaced these when the file was read
-            DeclaredSecret::Env(_) => Value::Null,
-        };
         let headers = self.headers.as_ref()?;
-        Some(headers.iter().map(|(name, secret)| (name.clone(), value(secret))).collect())
+        Some(headers.iter().map(|(name, secret)| (name.clone(), secret.value())).collect())
     }
 }
 
@@ -226,23 +206,13 @@ fn check_server(
         return Err(format!("{path}.url: is masked, as the gateway shows it; write the whole URL"));
     }
     for (name, secret) in server.headers.iter_mut().flatten() {
-        let variable = match secret {
-            DeclaredSecret::Literal(text) if text.contains("${") => {
-                return Err(format!("{path}.headers.{name}: a variable is written {{env: NAME}}"));
-            }
-            DeclaredSecret::Literal(_) => continue,
-            DeclaredSecret::Env(variable) => &*variable,
-        };
-        // a text that is no name may be the credential itself, in the wrong place
-        if !variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            return Err(format!("{path}.headers.{name}: env must be the name of a variable"));
-        }
-        let value = env(variable).ok_or_else(|| {
-            format!("{path}.headers.{name}: the environment variable {variable} is not set, or empty")
-        })?;
-        *secret = DeclaredSecret::Literal(value);
+        secret.resolve(&format!("{path}.headers.{name}"), env)?;
     }
-    Ok(())
+    match server.oauth.as_mut() {
+        Some(_) if server.command.is_some() => Err(format!("{path}.oauth: is for a server with a url")),
+        Some(Some(oauth)) => oauth.resolve(&format!("{path}.oauth"), env),
+        Some(None) | None => Ok(()),
+    }
 }
 
 fn check_key(path: &str, key: &DeclaredKey) -> Result<(), String> {

@@ -13,6 +13,7 @@ use super::super::same_server::{has_url, header_names};
 use super::compare::{Changes, at, own_values};
 use super::file::{DeclaredKey, DeclaredServer, DeclaredTenant};
 use super::logins::rules_step;
+use super::oauth::login_changes;
 use super::step::{Mark, Step, StepRoom};
 use crate::domain::relay::Relay;
 use crate::domain::server_url::{ServerPlace, masked, without_query};
@@ -97,7 +98,10 @@ impl Planner<'_> {
         let own = |wanted| own_values(wanted, &none, "tenant", &HashSet::new());
         self.push_quotas(plan, own(&wanted.quotas));
         self.push_settings(plan, own(&wanted.settings), None);
-        plan.steps.extend(wanted.servers.iter().flatten().map(|server| self.new_server(server)));
+        for server in wanted.servers.iter().flatten() {
+            plan.steps.push(self.new_server(server));
+            plan.steps.extend(self.login_step(server, &none));
+        }
         plan.steps.extend(wanted.keys.iter().flatten().map(|key| self.new_key(key)));
         if wanted.suspended == Some(true) {
             plan.suspend = Some(self.act("suspend", "suspended: false → true"));
@@ -138,8 +142,14 @@ impl Planner<'_> {
         let there = self.list("servers").await?;
         for server in wanted {
             match there.iter().find(|is| text(is, "name") == server.name) {
-                Some(is) => plan.steps.extend(self.changed_server(server, is)?),
-                None => plan.steps.push(self.new_server(server)),
+                Some(is) => {
+                    plan.steps.extend(self.changed_server(server, is)?);
+                    plan.steps.extend(self.login_step(server, is));
+                }
+                None => {
+                    plan.steps.push(self.new_server(server));
+                    plan.steps.extend(self.login_step(server, &Value::Null));
+                }
             }
         }
         let named: HashSet<&str> = wanted.iter().map(|server| server.name.as_str()).collect();
@@ -200,6 +210,22 @@ impl Planner<'_> {
         }
         changes.body.insert("version".to_owned(), at(is, "version").clone());
         Ok(Some(self.step(Mark::Change, &["servers", &server.name], &server.name, changes)))
+    }
+
+    /// Returns the step that configures or removes the login at a server; `None` if it is as the file says.
+    fn login_step(&self, server: &DeclaredServer, is: &Value) -> Option<Step> {
+        let moves = server.url.as_deref().is_some_and(|url| {
+            ServerPlace::of(url) != at(is, "url").as_str().and_then(|url| ServerPlace::of(without_query(url)))
+        });
+        // a login is for one place, and is removed with it
+        let there = if moves { &Value::Null } else { at(is, "oauth") };
+        let is_again = self.headers == PlannedHeaders::Again;
+        let (method, changes) = login_changes(server.oauth.as_ref()?.as_ref(), there, is_again)?;
+        let mark = if is.is_null() { Mark::Make } else { Mark::Change };
+        let mut step = self.step(mark, &["servers", &server.name, "oauth"], &server.name, changes);
+        step.body = step.body.filter(|_| method != Method::DELETE);
+        step.method = method;
+        Some(step)
     }
 
     /// Compares headers by name, since values cannot be read back. A new address clears headers, so they are sent with it.

@@ -10,10 +10,12 @@ use uuid::Uuid;
 
 use self::offer::CheckedOffer;
 use self::tool::CheckedTool;
+use super::logins::{login_refused, login_unavailable};
 use super::request::CallRequest;
 use super::round;
 use super::sending::SpanSubject;
 use crate::domain::refusal::{Code, Refusal};
+use crate::domain::server_login::LoginState;
 use crate::domain::tool::PinState;
 use crate::gateway::calls::own::{OwnCall, OwnTool, ToolWay};
 use crate::gateway::catalog::ServerEntry;
@@ -159,6 +161,11 @@ pub(super) fn reachable(server: &ServerEntry) -> Result<(), Refusal> {
         return Ok(());
     }
     let name = &server.name;
+    match server.login {
+        Some(LoginState::LoginRequired) => return Err(login_refused(name)),
+        Some(LoginState::Waiting) => return Err(login_unavailable(name, None)),
+        Some(LoginState::None | LoginState::Connected) | None => {}
+    }
     let message = match server.target.upstream.obstacle() {
         Some(why) => format!("Server '{name}' cannot be run: {why}; nothing was run"),
         None => format!("Server '{name}' is not connected now; nothing was run, a retry may help later"),

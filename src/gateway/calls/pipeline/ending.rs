@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use uuid::Uuid;
 
+use super::logins::{login_refused, login_unavailable};
 use super::outcome::CallOutcome;
+use super::record::KnownSecrets;
 use super::round::Asking;
 use super::{record, round};
 use crate::domain::activity::{Record, Status};
@@ -15,7 +17,7 @@ use crate::domain::tool::ResultHead;
 use crate::gateway::calls::Calls;
 use crate::gateway::consent::turn_cancelled;
 use crate::gateway::log::record_unavailable;
-use crate::upstream::{Answer, FailureKind, Target, UpstreamError};
+use crate::upstream::{Answer, FailureKind, UpstreamError};
 
 /// Suggested retry delay when all program slots are in use, in seconds.
 const NO_PLACE_RETRY_S: u64 = 5;
@@ -30,10 +32,11 @@ impl Calls {
         digest: impl FnOnce() -> [u8; 32],
     ) -> Result<CallOutcome, Refusal> {
         let target = &asking.server.target;
+        let known = KnownSecrets::of(target, &self.upstreams);
         let outcome = match ended {
             Ok(Answer::Error { raw, code }) => {
                 record.status = Status::UpstreamError;
-                record::upstream_error(record, target, &raw);
+                record::upstream_error(record, &known, &raw);
                 Ok(CallOutcome::UpstreamError { raw, code })
             }
             Ok(Answer::Result(raw)) => match self.head_of(target.tenant, &raw).await {
@@ -55,7 +58,7 @@ impl Calls {
         match &outcome {
             Ok(outcome) => {
                 let shown = shown(outcome);
-                record::response(record, target, shown.as_deref(), self.options.preview_bytes);
+                record::response(record, &known, shown.as_deref(), self.options.preview_bytes);
             }
             Err(refusal) => {
                 record.status = status_after_checks(refusal.code);
@@ -95,7 +98,7 @@ pub(super) fn status_of(code: Code) -> Status {
 }
 
 /// Notes what became of a round of a call that is held open. The result is in the record of the call.
-pub(super) fn note_outcome(record: &mut Record, target: &Target, outcome: &CallOutcome) {
+pub(super) fn note_outcome(record: &mut Record, known: &KnownSecrets<'_>, outcome: &CallOutcome) {
     match outcome {
         CallOutcome::Result { head, .. } => {
             record.status = if head.is_error { Status::UpstreamError } else { Status::Success };
@@ -103,7 +106,7 @@ pub(super) fn note_outcome(record: &mut Record, target: &Target, outcome: &CallO
         CallOutcome::InputRequired { .. } => round::note_asked(record),
         CallOutcome::UpstreamError { raw, .. } => {
             record.status = Status::UpstreamError;
-            record::upstream_error(record, target, raw);
+            record::upstream_error(record, known, raw);
         }
         CallOutcome::Refused(refused) => {
             record.status = status_after_checks(refused.refusal.code);
@@ -133,10 +136,12 @@ pub(super) fn withdrawn(code: Code, is_dispatched: bool) -> Refusal {
     }
 }
 
-/// Maps an upstream's failure to a refusal: before dispatch a retry is safe, afterwards the call may have run.
-pub(super) fn from_upstream(error: &UpstreamError) -> Refusal {
+/// Maps the failure of the server of this name to a refusal: before dispatch a retry is safe, afterwards the call may have run.
+pub(super) fn from_upstream(error: &UpstreamError, server: &str) -> Refusal {
     if !error.dispatched {
         return match error.kind {
+            FailureKind::LoginUnavailable { retry_s } => login_unavailable(server, Some(retry_s)),
+            FailureKind::LoginRefused => login_refused(server),
             FailureKind::Overloaded => Refusal::new(
                 Code::Overloaded,
                 "Too many calls to this server are under way; nothing was run, try again in a few seconds",

@@ -6,26 +6,51 @@ use crate::domain::activity::Record;
 use crate::domain::redact;
 use crate::domain::refusal::Refusal;
 use crate::gateway::credentials::veil;
-use crate::upstream::Target;
+use crate::upstream::{Pool, Target};
+use zeroize::Zeroizing;
 
 /// Longest text of an upstream's error that a record keeps, in bytes.
 const ERROR_BYTES_MAX: usize = 1000;
 
-/// Notes the result, or the upstream's error object. Credentials of the target are masked: an upstream may repeat them.
-pub(super) fn response(record: &mut Record, target: &Target, response: Option<&Bytes>, preview_bytes: usize) {
+/// Secrets that a server was called with, and may repeat.
+pub(super) struct KnownSecrets<'a> {
+    target: &'a Target,
+    /// Token of the gateway's login at the server; `None` without one.
+    token: Option<Zeroizing<String>>,
+}
+
+impl<'a> KnownSecrets<'a> {
+    pub(super) fn of(target: &'a Target, upstreams: &Pool) -> KnownSecrets<'a> {
+        KnownSecrets { target, token: upstreams.sent_token(target) }
+    }
+
+    fn all(&self) -> Vec<&str> {
+        let mut secrets = self.target.upstream.secrets();
+        secrets.extend(self.token.as_ref().map(|token| token.as_str()));
+        secrets
+    }
+}
+
+/// Notes the result, or the upstream's error object. Credentials of the server are masked: an upstream may repeat them.
+pub(super) fn response(
+    record: &mut Record,
+    known: &KnownSecrets<'_>,
+    response: Option<&Bytes>,
+    preview_bytes: usize,
+) {
     let Some(raw) = response else { return };
     let text = std::str::from_utf8(raw).unwrap_or_default();
-    let veiled = veil(&target.upstream.secrets(), text, preview_bytes);
+    let veiled = veil(&known.all(), text, preview_bytes);
     let preview = redact::preview(&veiled, preview_bytes);
     record.response_bytes = i64::try_from(raw.len()).ok();
     record.truncated |= preview.truncated || text.len() > preview_bytes;
     record.response = Some(preview.text);
 }
 
-/// Notes the `params` of a server's question, like a result: cut, redacted, without credentials of the target.
-pub(super) fn question(record: &mut Record, target: &Target, params: &Bytes, preview_bytes: usize) {
+/// Notes the `params` of a server's question, like a result: cut, redacted, without credentials of the server.
+pub(super) fn question(record: &mut Record, known: &KnownSecrets<'_>, params: &Bytes, preview_bytes: usize) {
     let text = std::str::from_utf8(params).unwrap_or_default();
-    let preview = redact::preview(&veil(&target.upstream.secrets(), text, preview_bytes), preview_bytes);
+    let preview = redact::preview(&veil(&known.all(), text, preview_bytes), preview_bytes);
     record.request_bytes = i64::try_from(params.len()).ok();
     record.truncated |= preview.truncated || text.len() > preview_bytes;
     record.arguments = Some(preview.text);
@@ -38,7 +63,7 @@ pub(super) fn error(record: &mut Record, refusal: &Refusal) {
 }
 
 /// Notes the code and message of an upstream's JSON-RPC error.
-pub(super) fn upstream_error(record: &mut Record, target: &Target, raw: &Bytes) {
+pub(super) fn upstream_error(record: &mut Record, known: &KnownSecrets<'_>, raw: &Bytes) {
     #[derive(serde::Deserialize)]
     struct RpcError {
         code: Option<i64>,
@@ -46,9 +71,8 @@ pub(super) fn upstream_error(record: &mut Record, target: &Target, raw: &Bytes) 
     }
     if let Ok(error) = serde_json::from_slice::<RpcError>(raw) {
         record.error_code = error.code.map(|code| code.to_string());
-        let shown = |text: String| {
-            redact::preview(&veil(&target.upstream.secrets(), &text, ERROR_BYTES_MAX), ERROR_BYTES_MAX).text
-        };
+        let shown =
+            |text: String| redact::preview(&veil(&known.all(), &text, ERROR_BYTES_MAX), ERROR_BYTES_MAX).text;
         record.error_message = error.message.map(shown);
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use ulid::Ulid;
 
 use super::checks::Checked;
-use super::record;
+use super::record::{self, KnownSecrets};
 use super::request::HeldAs;
 use crate::domain::activity::{Record, RecordKind, Status};
 use crate::domain::json;
@@ -53,7 +53,12 @@ impl Relayed<'_> {
         record.server = Some(server.name.clone());
         record.tool = Some(kind.as_str().to_owned());
         record.parent_id = Some(self.record);
-        record::question(&mut record, &server.target, params, calls.options.preview_bytes);
+        record::question(
+            &mut record,
+            &KnownSecrets::of(&server.target, &calls.upstreams),
+            params,
+            calls.options.preview_bytes,
+        );
         record
     }
 

@@ -13,6 +13,7 @@ use super::Ready;
 use super::ending::{note_outcome, withdrawn};
 use super::letters::{AnswerLetter, OutcomeLetter};
 use super::outcome::CallOutcome;
+use super::record::KnownSecrets;
 use super::round::{HeldRound, note_invalid};
 use crate::domain::id::ReplicaId;
 use crate::domain::refusal::{Code, Refusal};
@@ -70,7 +71,8 @@ impl Calls {
             }
             Err(NoOutcome::Refused(refusal)) => CallOutcome::Refused(facts.refused(refusal)),
         };
-        note_outcome(record, &checked.server().target, &outcome);
+        let known = KnownSecrets::of(&checked.server().target, &self.upstreams);
+        note_outcome(record, &known, &outcome);
         pending.close();
         outcome
     }

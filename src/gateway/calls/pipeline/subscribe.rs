@@ -70,7 +70,7 @@ impl Calls {
             )));
         }
         let declared = self.upstreams.connection(&server.target).offers().await;
-        let declared = declared.map_err(|error| SubscribeFault::Refused(from_upstream(&error)))?;
+        let declared = declared.map_err(|error| SubscribeFault::Refused(from_upstream(&error, name)))?;
         match declared.subscriptions {
             true => Ok(()),
             false => Err(SubscribeFault::Unwatched(format!(

@@ -48,7 +48,7 @@ pub(in crate::upstream) async fn connect(
 ) -> Result<(Service, RmcpTransport), UpstreamError> {
     let uri = dialer.check_url(&server.url)?;
     let base = server.base_headers(&uri)?;
-    let http = own_connections(dialer, uri, target)?;
+    let http = own_connections(dialer, uri, server, target)?;
     let era = match target.era {
         Some(era) => era,
         // rmcp's own detection gives up on servers that answer anything with an empty result
@@ -73,14 +73,19 @@ pub(in crate::upstream) async fn connect(
     Ok((service, transport))
 }
 
-fn own_connections(dialer: &Dialer, uri: Uri, target: &Target) -> Result<Http, UpstreamError> {
+fn own_connections(
+    dialer: &Dialer,
+    uri: Uri,
+    server: &HttpServer,
+    target: &Target,
+) -> Result<Http, UpstreamError> {
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let path =
         path.parse().map_err(|_| UpstreamError::unsent(FailureKind::EgressRefused, "the path is refused"))?;
     let timeouts = Timeouts { connect: target.limits.connect_timeout, idle: target.limits.idle_timeout };
     // Apart from those of calls: a stream holds its connection for as long as it lives.
     let wires = Wires::new(dialer.for_upstream_of(target.tenant), uri, CONNECTIONS_MAX, timeouts);
-    Ok(Http { wires: Arc::new(wires), target: path })
+    Ok(Http { wires: Arc::new(wires), target: path, login: dialer.login(server, target)? })
 }
 
 fn config(url: &str) -> StreamableHttpClientTransportConfig {

@@ -1,6 +1,7 @@
 //! An MCP server on loopback that does what a test tells it to, and keeps its own log of what it was asked.
 
 mod announce;
+mod guard;
 mod offers;
 mod serve;
 mod talk;
@@ -17,6 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use self::announce::Announcer;
+use self::guard::Guard;
 pub use self::offers::Offers;
 pub use self::talk::Talk;
 pub use self::tool::{Say, Tool, zoo};
@@ -94,6 +96,7 @@ struct State {
     /// Calls whose connection was closed before they were answered.
     abandoned: AtomicUsize,
     announcer: Announcer,
+    guard: Guard,
     offers: Mutex<Offers>,
     /// What was asked of them: method and raw params.
     asked: Mutex<Vec<(String, String)>>,
@@ -143,6 +146,7 @@ impl Upstream {
             notifications: Mutex::default(),
             abandoned: AtomicUsize::new(0),
             announcer: Announcer::default(),
+            guard: Guard::default(),
             offers: Mutex::default(),
             asked: Mutex::default(),
             replies: watch::Sender::default(),
@@ -266,6 +270,21 @@ impl Upstream {
     pub fn expire_sessions(&self) {
         let opened = self.state.initializes.load(Ordering::SeqCst);
         self.state.oldest_session.store(opened, Ordering::SeqCst);
+    }
+
+    /// Takes requests with these bearer tokens alone from now on; the others get a challenge.
+    pub fn guard(&self, accepts: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        self.state.guard.set(Box::new(accepts));
+    }
+
+    /// Names this issuer in its metadata, and the metadata in its challenges.
+    pub fn name_issuer(&self, issuer: &str) {
+        self.state.guard.name_issuer(&self.url, issuer);
+    }
+
+    /// Requests that got a challenge.
+    pub fn challenged(&self) -> usize {
+        self.state.guard.challenged()
     }
 
     /// Ends every connection, and takes no more.

@@ -106,6 +106,14 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     // as it was asked for, query included
     seen.insert(":path".to_owned(), head.uri.to_string());
     state.heads.lock().unwrap().push(seen);
+    if let Some(document) = state.guard.document(head.uri.path()) {
+        return Ok(plain(200, "application/json", &document));
+    }
+    if let Some(challenge) = state.guard.challenge(&head.headers) {
+        let mut refused = plain(401, "text/plain", "no");
+        refused.headers_mut().insert("www-authenticate", challenge.parse().unwrap());
+        return Ok(refused);
+    }
     if head.method != Method::POST {
         let is_stream = head.method == Method::GET && state.era == Era::Handshake && state.announcer.is_on();
         return Ok(if is_stream { state.announcer.session_stream() } else { plain(405, "", "") });

@@ -1,0 +1,45 @@
+//! Logins of the gateway at servers, as they are shown with a server.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use crate::domain::server_login::LoginState;
+use crate::domain::server_url::masked;
+use crate::gateway::ServerView;
+
+/// Login at a server, without its secret.
+#[derive(Serialize)]
+pub(super) struct ShownOauth<'a> {
+    kind: &'a str,
+    issuer: Option<&'a str>,
+    token_endpoint: Cow<'a, str>,
+    /// Value of `resource` in token requests; null if none is sent.
+    resource: Option<&'a str>,
+    scopes: &'a [String],
+    client_id: &'a str,
+    client_auth: &'a str,
+    state: &'a str,
+    last_error: Option<&'a str>,
+}
+
+/// Shows the login at a server; `None` without one.
+pub(super) fn shown(server: &ServerView) -> Option<ShownOauth<'_>> {
+    let oauth = server.oauth.as_ref()?;
+    Some(ShownOauth {
+        kind: &oauth.kind,
+        issuer: oauth.issuer.as_deref(),
+        token_endpoint: masked(&oauth.token_endpoint),
+        resource: oauth.resource.as_deref(),
+        scopes: &oauth.scopes,
+        client_id: &oauth.client_id,
+        client_auth: &oauth.client_auth,
+        state: &oauth.state,
+        last_error: oauth.last_error.as_deref(),
+    })
+}
+
+/// Returns whether an administrator has to act before the gateway can log in at a server.
+pub(super) fn wants_login(server: &ServerView) -> bool {
+    server.oauth.as_ref().is_some_and(|oauth| oauth.state == LoginState::LoginRequired.as_str())
+}

@@ -1,0 +1,167 @@
+//! Configuration: by REST, by the command line, by a file; what servers say about their authorization server; faults.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{add, call, guarded, login, put, server, tools};
+use crate::support::{Stage, TokenServer, Upstream, cli, cli_with, secret_of};
+
+#[tokio::test]
+async fn the_servers_challenge_names_the_login_service() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let tokens = TokenServer::start().await;
+    let upstream = guarded(&tokens, Upstream::modern(tools()).await).await;
+    tenant
+        .platform
+        .post("/api/v1/servers", &json!({"name": "up", "kind": "http", "url": upstream.url}))
+        .await
+        .expect(201);
+    let mut bare = login(&tokens, "gw");
+    bare.as_object_mut().unwrap().remove("token_endpoint");
+    let refused = put(&tenant.platform, "up", &bare).await.refused(400, "invalid_request");
+    assert!(refused.to_string().contains("give issuer or token_endpoint"), "{refused}");
+    upstream.name_issuer(&tokens.url);
+    let shown = put(&tenant.platform, "up", &bare).await.expect(200);
+    let expected = json!({
+        "kind": "client_credentials", "issuer": tokens.url, "token_endpoint": tokens.endpoint(),
+        "resource": upstream.url, "scopes": ["tools:use"], "client_id": "gw", "client_auth": "client_secret_basic",
+        "state": "connected", "last_error": null,
+    });
+    assert_eq!(shown["oauth"], expected);
+    let asked = tokens.asked();
+    let form = &asked.last().unwrap().form;
+    assert_eq!((&*form["grant_type"], &*form["scope"]), ("client_credentials", "tools:use"));
+    call(&tenant.agent().await, "up:t").await.ok();
+    // an issuer alone; no resource; the secret in the form
+    let mut issuer = bare.clone();
+    issuer["issuer"] = json!(tokens.url);
+    issuer["resource"] = json!("");
+    issuer["scopes"] = json!([]);
+    issuer["client_auth"] = json!("client_secret_post");
+    let shown = put(&tenant.platform, "up", &issuer).await.expect(200);
+    assert_eq!((&shown["oauth"]["resource"], &shown["connection"]), (&Value::Null, &json!("connected")));
+    let form = tokens.asked().last().unwrap().form.clone();
+    assert!(!form.contains_key("resource") && !form.contains_key("scope"), "{form:?}");
+    assert_eq!(form["client_secret"], secret_of("gw"));
+    // metadata of another issuer
+    issuer["issuer"] = json!(format!("{}/other", tokens.url));
+    put(&tenant.platform, "up", &issuer).await.refused(400, "invalid_request");
+}
+
+#[tokio::test]
+async fn faults_say_what_to_do() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let tokens = TokenServer::start().await;
+    let upstream = guarded(&tokens, Upstream::modern(tools()).await).await;
+    let added = add(&tenant, "up", &upstream, &login(&tokens, "gw")).await;
+    for (field, value) in [
+        ("kind", json!("authorization_code")),
+        ("kind", json!("password")),
+        ("client_id", json!("")),
+        ("client_id", json!("a\nb")),
+        ("client_secret", json!("")),
+        ("client_secret", json!(["x"])),
+        ("token_endpoint", json!("nowhere")),
+        ("token_endpoint", json!(format!("{}#x", tokens.endpoint()))),
+        ("issuer", json!("nowhere")),
+        ("resource", json!("nowhere")),
+        ("scopes", json!(["a b"])),
+        ("scopes", json!("a")),
+        ("client_auth", json!("none")),
+    ] {
+        let mut wrong = login(&tokens, "gw");
+        wrong[field] = value;
+        let refused = put(&tenant.platform, "up", &wrong).await;
+        refused.refused(400, "invalid_request");
+        assert_eq!(refused.json()["error"]["field"], field, "{refused:?}");
+    }
+    let mut old = login(&tokens, "gw");
+    old["version"] = json!(1);
+    put(&tenant.platform, "up", &old).await.refused(409, "conflict");
+    put(&tenant.auditor().await, "up", &old).await.refused(403, "forbidden");
+    put(&tenant.platform, "nobody", &login(&tokens, "gw")).await.refused(404, "not_found");
+    // a header and a token cannot have one place
+    let header = json!({"headers": {"authorization": "Bearer x"}});
+    tenant.platform.patch("/api/v1/servers/up", &header).await.refused(400, "invalid_request");
+    assert_eq!(server(&tenant.platform, "up").await["version"], added["version"]);
+    tenant.platform.patch("/api/v1/servers/up", &json!({"headers": {"X-Team": "a"}})).await.expect(200);
+    call(&tenant.agent().await, "up:t").await.ok();
+    assert_eq!(upstream.sent("x-team").last().unwrap(), "a");
+    tenant.platform.delete("/api/v1/servers/up/oauth").await.expect(204);
+    tenant.platform.delete("/api/v1/servers/up/oauth").await.refused(404, "not_found");
+    tenant.platform.patch("/api/v1/servers/up", &header).await.expect(200);
+    put(&tenant.platform, "up", &login(&tokens, "gw")).await.refused(409, "conflict");
+    let connections = tenant.auditor().await.get("/api/v1/servers/up/connections").await.expect(200);
+    assert_eq!(connections, json!({"items": [], "next_cursor": null}));
+}
+
+#[tokio::test]
+async fn the_command_line_adds_a_login() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let tokens = TokenServer::start().await;
+    let upstream = guarded(&tokens, Upstream::handshake(tools()).await).await;
+    upstream.name_issuer(&tokens.url);
+    let secret = secret_of("gw");
+    let add =
+        ["upstream", "add", "up", &upstream.url, "--oauth-client-id", "gw", "--oauth-client-secret", &secret];
+    let added = cli(&tenant.platform, &add).await.ok();
+    assert!(added.out.contains("client_credentials") && !added.out.contains("s3cret"), "{}", added.out);
+    assert_eq!(server(&tenant.platform, "up").await["connection"], "connected");
+    call(&tenant.agent().await, "up:t").await.ok();
+    cli(&tenant.platform, &["upstream", "update", "up", "--no-oauth"]).await.ok();
+    assert!(server(&tenant.platform, "up").await.get("oauth").is_none());
+    let half = ["upstream", "update", "up", "--oauth-client-id", "gw"];
+    cli(&tenant.platform, &half).await.failed(2, "--oauth-client-secret");
+}
+
+#[tokio::test]
+async fn a_file_declares_a_login() {
+    let stage = Stage::start().await;
+    let tokens = TokenServer::start().await;
+    let upstream = guarded(&tokens, Upstream::modern(tools()).await).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tenants.yaml");
+    let declare = |scope: &str| {
+        let text = format!(
+            "tenants:\n- name: acme\n  servers:\n  - name: up\n    url: {}\n    oauth:\n      client_id: gw\n      \
+             client_secret: {{env: GW_SECRET}}\n      token_endpoint: {}\n      scopes: [{scope}]\n",
+            upstream.url,
+            tokens.endpoint()
+        );
+        fs::write(&file, text).unwrap();
+    };
+    let platform = stage.platform();
+    let secret = secret_of("gw");
+    let key = platform.key.clone().unwrap();
+    let env = [("MCPPROXY_URL", &*stage.gateway.url), ("MCPPROXY_API_KEY", &*key), ("GW_SECRET", &*secret)];
+    let apply = async |more: &[&str]| {
+        let path = file.to_str().unwrap();
+        cli_with(&env, &[&["apply", "-f", path], more].concat()).await
+    };
+    declare("one");
+    let first = apply(&[]).await.ok();
+    assert!(!first.out.contains("s3cret") && !first.err.contains("s3cret"));
+    let acme = platform.as_tenant("acme");
+    let shown = server(&acme, "up").await;
+    assert_eq!((&shown["connection"], &shown["oauth"]["scopes"]), (&json!("connected"), &json!(["one"])));
+    let asked = tokens.asked().len();
+    apply(&[]).await.ok();
+    assert_eq!(
+        (tokens.asked().len(), server(&acme, "up").await["version"].clone()),
+        (asked, shown["version"].clone())
+    );
+    declare("two");
+    apply(&[]).await.ok();
+    assert_eq!(server(&acme, "up").await["oauth"]["scopes"], json!(["two"]));
+    fs::write(
+        &file,
+        format!("tenants: [{{name: acme, servers: [{{name: up, url: '{}', oauth: null}}]}}]", upstream.url),
+    )
+    .unwrap();
+    apply(&[]).await.ok();
+    assert!(server(&acme, "up").await.get("oauth").is_none());
+}
