@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sqlx::Connection;
 
-use super::{GATEWAY, bearer, scene_with, set_rules};
-use crate::support::{HELD_RECORDS, Mcp, Tool, Upstream, settle};
+use super::{GATEWAY, SETTINGS, bearer, scene_with, set_rules};
+use crate::support::{Gateway, HELD_RECORDS, Mcp, Tool, Upstream, settle};
 
 const STEP_UP: (&str, &str) = ("MCPPROXY__IDENTITY__STEP_UP", "true");
 const SOON: Duration = Duration::from_secs(5);
@@ -129,8 +129,11 @@ async fn scopes_are_checked_again_before_a_call_is_sent() {
     tenant.add("up", &upstream).await;
     set_rules(&tenant, json!([{"role": "agent", "settings": {"strict_server_validation": false}}])).await;
     let person = bearer(&stage, &idp.token("ana", GATEWAY, json!({"scope": "mcp:write"})));
+    let agent = tenant.agent().await;
     let held = stage.database.hold_records("change").await;
-    let client = Mcp::modern(&person);
+    // the call is at a replica of its own, where nothing else waits for its record
+    let other = Gateway::start(&stage.database, &[SETTINGS[0], STEP_UP]).await;
+    let client = Mcp::modern(&other.ask_as(&person));
     let call =
         tokio::spawn(async move { client.request("tools/call", &write("up:change").to_string()).await });
     settle(1, SOON, || stage.database.count(HELD_RECORDS)).await;
@@ -142,7 +145,7 @@ async fn scopes_are_checked_again_before_a_call_is_sent() {
         .ask(reqwest::Method::PUT, &format!("{tools}/change/override"), Some(&destroys))
         .await
         .expect(200);
-    let seen = Mcp::modern(&tenant.agent().await);
+    let seen = Mcp::modern(&other.ask_as(&agent));
     settle(json!("call_tool_destructive"), SOON, async || {
         seen.search(&json!({"query": "change"})).await["tools"][0]["call_with"].clone()
     })
