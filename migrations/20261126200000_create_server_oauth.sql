@@ -71,5 +71,11 @@ create policy purge on server_oauth to mcpproxy_owner using (
     tenant_id in (select t.tenant_id from tenants t where t.deleted_at is not null)) with check (false);
 create policy purge on connections to mcpproxy_owner using (
     tenant_id in (select t.tenant_id from tenants t where t.deleted_at is not null)) with check (false);
+create policy removed on server_oauth to mcpproxy_owner using (
+    exists (select from servers s where s.tenant_id = server_oauth.tenant_id and s.server_id = server_oauth.server_id
+        and s.removed_at is not null)) with check (false);
+create policy removed on connections to mcpproxy_owner using (
+    exists (select from servers s where s.tenant_id = connections.tenant_id and s.server_id = connections.server_id
+        and s.removed_at is not null)) with check (false);
 grant select, insert, update, delete on server_oauth, connections to mcpproxy_app;
 grant select (tenant_id), delete on server_oauth, connections to mcpproxy_system;

@@ -205,7 +205,7 @@ impl ServerLogins {
         &self,
         login: ServerLogin,
         slot: &Slot,
-        seen: Option<i64>,
+        mut seen: Option<i64>,
     ) -> Result<AccessToken, LoginFailure> {
         let (of, options) = (login_of(login), &self.0.options);
         let deadline = Instant::now() + WAIT_MAX;
@@ -217,15 +217,18 @@ impl ServerLogins {
                 unavailable(1.0, "the gateway's database does not answer")
             })?;
             match turn {
-                LoginTurn::Held(sealed) => {
-                    let held = self.open(of, &sealed);
-                    let held = held.ok_or_else(|| LoginFailure::Refused {
-                        why: "its token cannot be opened with the master keys at hand".to_owned(),
-                    })?;
-                    let token = held.token.clone();
-                    *slot.held.write() = Some(held);
-                    return Ok(token);
-                }
+                LoginTurn::Held(sealed) => match self.open(of, &sealed) {
+                    Some(held) => {
+                        let token = held.token.clone();
+                        *slot.held.write() = Some(held);
+                        return Ok(token);
+                    }
+                    // of master keys that are gone: as good as none
+                    None if seen.is_none_or(|seen| seen < sealed.generation) => {
+                        seen = Some(sealed.generation);
+                    }
+                    None => return Err(unavailable(1.0, "its token cannot be opened")),
+                },
                 LoginTurn::Granted(claim) => {
                     let this = self.clone();
                     // the request ends, and its token is stored, whoever still waits for it
@@ -275,7 +278,10 @@ impl ServerLogins {
         };
         let good = answer.as_ref().map(GoodAnswer::read);
         match good {
-            Some(Ok(good)) => self.keep(claim, &good).await,
+            Some(Ok(good)) => match self.keep(claim, &good).await {
+                Ok(kept) => Ok(kept),
+                Err(why) => Err(self.note_failure(claim, why).await),
+            },
             Some(Err(why)) => Err(self.note_failure(claim, why.to_owned()).await),
             None => Err(self.note_failure(claim, why).await),
         }
@@ -283,8 +289,9 @@ impl ServerLogins {
 
     async fn request(&self, claim: &LoginClaim) -> Result<TokenAnswer, Asked> {
         let LoginOf { tenant, server, .. } = claim.login;
-        let locked =
-            || Asked::Refused("its client secret cannot be opened with the master keys at hand".to_owned());
+        let locked = || {
+            Asked::Unavailable("its client secret cannot be opened with the master keys at hand".to_owned())
+        };
         let key = open_data_key(&self.0.options.keyring, tenant, &claim.keys, claim.data_key_id);
         let place = Place::ServerOauth { tenant, server, endpoint: &claim.token_endpoint };
         let secret =
@@ -300,24 +307,26 @@ impl ServerLogins {
         fields.extend((!scope.is_empty()).then_some(("scope", scope.as_str())));
         fields.extend(claim.resource.as_deref().map(|resource| ("resource", resource)));
         let timeout = self.0.options.server_logins.timeout;
-        let request = TokenRequest { url: &claim.token_endpoint, client, fields: &fields, timeout };
+        let (url, tenant) = (&*claim.token_endpoint, Some(tenant.0));
+        let request = TokenRequest { tenant, url, client, fields: &fields, timeout };
         self.0.client.request(request).await.map_err(|error| Asked::of(&error))
     }
 
-    async fn keep(&self, claim: &LoginClaim, good: &GoodAnswer) -> Result<Option<Held>, LoginFailure> {
+    /// Stores a token. The error is a sentence for administrators.
+    async fn keep(&self, claim: &LoginClaim, good: &GoodAnswer) -> Result<Option<Held>, String> {
         let tenant = claim.login.tenant;
-        let lost = |_| unavailable(1.0, "its token could not be stored");
-        let (key_id, key) = data_key(&self.0.store, &self.0.options.keyring, tenant).await.map_err(lost)?;
+        let lost = |error: &dyn fmt::Display| {
+            tracing::warn!(%tenant, server = %claim.login.server, %error, "a token could not be stored");
+            "its token could not be stored".to_owned()
+        };
+        let key = data_key(&self.0.store, &self.0.options.keyring, tenant).await;
+        let (key_id, key) = key.map_err(|error| lost(&error))?;
         let place = token_place(claim.login, &claim.place);
-        let nonce = random().map_err(lost)?;
-        let sealed = seal::seal(&key, nonce, place, good.token.as_bytes());
-        let sealed = sealed.map_err(|_| unavailable(1.0, "its token could not be sealed"))?;
+        let nonce = random().map_err(|error| lost(&error))?;
+        let sealed = seal::seal(&key, nonce, place, good.token.as_bytes()).map_err(|error| lost(&error))?;
         let (ends, renew) = (good.life_s, good.renew_s());
         let kept = self.0.store.keep_token(claim, (key_id, &sealed), (ends, renew)).await;
-        let kept = kept.map_err(|error| {
-            tracing::warn!(%tenant, server = %claim.login.server, %error, "a token could not be stored");
-            unavailable(1.0, "its token could not be stored")
-        })?;
+        let kept = kept.map_err(|error| lost(&error))?;
         Ok(kept.and_then(|generation| {
             let token = AccessToken::new(&good.token, generation)?;
             Some(Held { token, ends: after(ends), renew: after(renew) })

@@ -17,9 +17,11 @@ const POLICY_VERSIONS_MAX: i64 = 100;
 /// Most removed servers returned by one pass.
 const SERVERS_MAX: i64 = 10_000;
 /// Tables with rows of a removed server, in the order of deletion; the server's own row is last.
-pub const TABLES_OF_SERVERS: [&str; 8] = [
+pub const TABLES_OF_SERVERS: [&str; 10] = [
     "server_logs",
     "server_secrets",
+    "connections",
+    "server_oauth",
     "prompt_names",
     "offer_pins",
     "offers",

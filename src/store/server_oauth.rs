@@ -50,15 +50,16 @@ pub(super) async fn respell(
     server: ServerId,
     place: &str,
 ) -> Result<(), StoreError> {
-    // tokens are sealed for the former spelling
+    // tokens are sealed for the former spelling, and replicas drop those that they remember with the generation
     let respelled = sqlx::query(
-        "update server_oauth set place = $3
+        "update server_oauth set place = $3, client_generation = $4
          where tenant_id = $1 and server_id = $2 and place <> $3 and place = (
              select split_part(s.url, '?', 1) from servers s where s.tenant_id = $1 and s.server_id = $2)",
     )
     .bind(tenant.0)
     .bind(server.0)
     .bind(place)
+    .bind(Uuid::now_v7())
     .execute(&mut **tx)
     .await?;
     if respelled.rows_affected() > 0 {

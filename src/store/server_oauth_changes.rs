@@ -148,7 +148,7 @@ async fn changed(
     rev: i64,
 ) -> Result<Server, StoreError> {
     let updated: Option<Server> = sqlx::query_as(concat!(
-        "update servers set version = version + 1, rev = $4, connection = 'unknown'
+        "update servers set version = version + 1, rev = $4
          where tenant_id = $1 and server_id = $2 and version = $3 and removed_at is null returning ",
         server_columns!()
     ))

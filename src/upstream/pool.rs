@@ -222,12 +222,18 @@ impl Pool {
         self.dialer.check_issuer_url(url)
     }
 
-    /// Fetches a document of an identity provider, on a connection of its own, within 5 s.
+    /// Fetches a document of an identity provider or authorization server, on a connection of its own, within 5 s, in the share
+    /// of a tenant; `None` for the platform's own.
     ///
     /// # Errors
     /// [`DocumentError`], unless the answer is 200 with a text of at most `bytes_max` bytes.
-    pub async fn fetch_document(&self, url: &str, bytes_max: usize) -> Result<String, DocumentError> {
-        document::fetch(&self.dialer, url, bytes_max).await
+    pub async fn fetch_document(
+        &self,
+        tenant: Option<Uuid>,
+        url: &str,
+        bytes_max: usize,
+    ) -> Result<String, DocumentError> {
+        document::fetch(self.dialer.for_issuers_of(tenant), url, bytes_max).await
     }
 
     /// Opens a stream, over connections of its own, on which a server announces updates of these resources, of which the

@@ -8,6 +8,8 @@ use crate::domain::server_url::{ServerPlace, without_query};
 
 /// Longest URL in a document or header that is taken, in bytes.
 const URL_BYTES_MAX: usize = 2000;
+/// Longest scope of a challenge that is taken, in bytes.
+const SCOPE_BYTES_MAX: usize = 200;
 /// Most scopes of a challenge that are taken.
 const SCOPES_MAX: usize = 50;
 
@@ -34,7 +36,9 @@ impl TokenChallenge {
                     challenge.resource_metadata = Some(value)
                 }
                 "scope" => {
-                    let scopes = value.split(' ').filter(|scope| super::is_scope(scope));
+                    let scopes = value
+                        .split(' ')
+                        .filter(|scope| super::is_scope(scope) && scope.len() <= SCOPE_BYTES_MAX);
                     challenge.scopes = scopes.take(SCOPES_MAX).map(str::to_owned).collect();
                 }
                 _ => {}
@@ -83,6 +87,15 @@ impl ProtectedResource {
             serde_json::from_str(text).map_err(|_| "its protected-resource metadata cannot be read")?;
         if !read.is_of(url) {
             return Err("its protected-resource metadata is about another server");
+        }
+        let is_plain = url::Url::parse(&read.resource).is_ok_and(|url| {
+            url.query().is_none()
+                && url.fragment().is_none()
+                && url.username().is_empty()
+                && url.password().is_none()
+        });
+        if !is_plain || read.resource.len() > URL_BYTES_MAX {
+            return Err("its protected-resource metadata has a resource that is no plain URL");
         }
         match read.authorization_servers.first() {
             Some(issuer) if issuer.len() <= URL_BYTES_MAX => Ok(read),
@@ -221,6 +234,9 @@ mod tests {
             ("https://b/mcp", false),
             ("http://a/mcp", false),
             ("https://a/mcp/more", false),
+            ("https://a/mcp?x=1", false),
+            ("https://u:p@a/mcp", false),
+            ("https://a/mcp#x", false),
         ] {
             let read = ProtectedResource::read(&text(resource), "https://a/mcp?x=1");
             assert_eq!(read.is_ok(), is_good, "{resource}");

@@ -56,7 +56,7 @@ pub enum Command {
     /// List, watch, count and export activity records
     Activity(activity::ActivityCommand),
     /// Add, change and remove upstream servers
-    Upstream(upstream::UpstreamCommand),
+    Upstream(Box<upstream::UpstreamCommand>),
     /// Add the servers of an MCP client's file (Cursor, VS Code, Claude, Codex and others)
     Import(import::ImportCommand),
     /// Set up an IDE or another MCP client for the gateway, with a key of its own

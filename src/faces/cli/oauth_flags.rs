@@ -18,7 +18,7 @@ pub(super) struct OauthFlags {
     /// Client secret, or - to read it from standard input. Prefer -: other users can read command lines
     #[arg(long, value_name = "SECRET", requires = "oauth_client_id")]
     oauth_client_secret: Option<String>,
-    /// Issuer of the tokens. Without it and --oauth-token-endpoint, the server is asked for it
+    /// Issuer of the tokens. Without it and --oauth-token-endpoint, that of before stays; at first, the error says what the server names
     #[arg(long, value_name = "URL", requires = "oauth_client_id")]
     oauth_issuer: Option<String>,
     /// Token endpoint, instead of that in the issuer's metadata

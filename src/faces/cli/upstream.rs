@@ -268,7 +268,7 @@ impl Add {
             answer = configured.map_err(|failure| {
                 let sentence = format!(
                     "{failure}; the server is added without its login: give it again with mcpproxy upstream update {} \
-                     --oauth-client-id ID --oauth-client-secret -",
+                     --oauth-client-id ID --oauth-client-secret - --oauth-issuer URL",
                     self.name
                 );
                 failure.saying(sentence)

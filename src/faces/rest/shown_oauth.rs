@@ -15,7 +15,7 @@ pub(super) struct ShownOauth<'a> {
     issuer: Option<&'a str>,
     token_endpoint: Cow<'a, str>,
     /// Value of `resource` in token requests; null if none is sent.
-    resource: Option<&'a str>,
+    resource: Option<Cow<'a, str>>,
     scopes: &'a [String],
     client_id: &'a str,
     client_auth: &'a str,
@@ -30,7 +30,7 @@ pub(super) fn shown(server: &ServerView) -> Option<ShownOauth<'_>> {
         kind: &oauth.kind,
         issuer: oauth.issuer.as_deref(),
         token_endpoint: masked(&oauth.token_endpoint),
-        resource: oauth.resource.as_deref(),
+        resource: oauth.resource.as_deref().map(masked),
         scopes: &oauth.scopes,
         client_id: &oauth.client_id,
         client_auth: &oauth.client_auth,

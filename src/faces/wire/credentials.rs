@@ -6,7 +6,7 @@ use crate::domain::json;
 use crate::domain::server_url::{masked, masked_after_host};
 
 /// Members of bodies about servers that hold no credential.
-const RECORDED: [&str; 24] = [
+const RECORDED: [&str; 27] = [
     "name",
     "kind",
     "command",
@@ -22,6 +22,9 @@ const RECORDED: [&str; 24] = [
     "methods",
     "cookies",
     "direct",
+    "client_id",
+    "client_auth",
+    "scopes",
     "version",
     "pin",
     "annotations",
@@ -40,7 +43,7 @@ const MASKED: &str = r#""[redacted]""#;
 /// without user and query. Unknown members are masked, since they may be credentials in the wrong place.
 pub fn without_credentials(body: &str) -> String {
     members(body, |name, value| match name {
-        "url" | "uri" => Cow::Owned(url(value, masked)),
+        "url" | "uri" | "issuer" | "token_endpoint" | "resource" => Cow::Owned(url(value, masked)),
         "pages" => Cow::Owned(urls(value)),
         "headers" | "field_secrets" => Cow::Owned(members(value, |_, _| Cow::Borrowed(MASKED))),
         name if RECORDED.contains(&name) => Cow::Borrowed(value),

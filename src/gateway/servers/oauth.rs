@@ -18,7 +18,7 @@ use crate::domain::tenant::Action;
 use crate::gateway::GatewayError;
 use crate::gateway::credentials::{data_key, random, unsealable};
 use crate::gateway::tenants::Caller;
-use crate::store::{ConnectionRow, NewServerOauth, RevisionKind, Server};
+use crate::store::{ConnectionRow, NewServerOauth, RevisionKind, Server, ServerOauth};
 
 /// Largest metadata document, in bytes.
 const METADATA_BYTES_MAX: usize = 256 * 1024;
@@ -71,9 +71,23 @@ struct FoundServer {
     scopes: Vec<String>,
 }
 
+impl FoundServer {
+    /// Returns the authorization server of a login that is configured already.
+    fn configured(login: &ServerOauth) -> FoundServer {
+        FoundServer {
+            issuer: login.issuer.clone(),
+            token_endpoint: login.token_endpoint.clone(),
+            client_auth: ClientAuthWay::parse(&login.client_auth),
+            resource: Some(login.resource.clone().unwrap_or_default()),
+            scopes: login.scopes.clone(),
+        }
+    }
+}
+
 impl Servers {
     /// Configures how the gateway logs in at a server, in the place of what was configured before, and lists the server. Without
-    /// an issuer or token endpoint, the server's challenge names them; what is found is kept, and not looked up again.
+    /// an issuer or token endpoint, the authorization server of before stays, with what else the request does not name; at first, the
+    /// request has to name it, and the error says what the server itself names: a secret goes where an administrator sends it.
     ///
     /// # Errors
     /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] for a field or without a
@@ -97,7 +111,13 @@ impl Servers {
                            (headers without it).";
             return Err(GatewayError::Conflict(message.to_owned()));
         }
-        let found = self.authorization_server(tenant, &url, &request).await?;
+        let found = match &server.oauth {
+            // the client belongs to one authorization server: what the server names today may be another
+            Some(before) if request.issuer.is_none() && request.token_endpoint.is_none() => {
+                FoundServer::configured(before)
+            }
+            _ => self.authorization_server(tenant, &url, &request).await?,
+        };
         self.upstreams
             .check_issuer_url(&found.token_endpoint)
             .map_err(|error| GatewayError::invalid("token_endpoint", error.whole()))?;
@@ -140,8 +160,10 @@ impl Servers {
             return Err(GatewayError::NotFound("login"));
         }
         let removed = self.store.remove_server_oauth(tenant, server.id(), server.version).await;
-        removed.map_err(|error| GatewayError::from_store(error, "server"))?;
+        let updated = removed.map_err(|error| GatewayError::from_store(error, "server"))?;
         self.tenants.refresh(tenant, RevisionKind::Catalogue).await;
+        // it may be a server that wants no token
+        self.list_if_enabled(tenant, &updated).await;
         Ok(())
     }
 
@@ -214,13 +236,23 @@ impl Servers {
             let (issuer, token_endpoint) = (request.issuer.clone(), endpoint.clone());
             return Ok(FoundServer { issuer, token_endpoint, ..FoundServer::default() });
         }
-        if let Some(issuer) = &request.issuer {
-            return self.metadata_of(issuer, "issuer", "give token_endpoint").await;
-        }
-        let (resource, scopes) = self.protected_resource(tenant, url).await?;
-        let issuer = resource.authorization_servers.first().cloned().unwrap_or_default();
-        let found = self.metadata_of(&issuer, "token_endpoint", NAME_IT).await?;
-        Ok(FoundServer { resource: Some(resource.resource), scopes, ..found })
+        let resource = self.protected_resource(tenant, url).await;
+        let Some(issuer) = &request.issuer else {
+            let (resource, _) = resource?;
+            let issuer = resource.authorization_servers.first().map_or("", String::as_str);
+            let message = format!(
+                "the server says that its tokens come from {issuer}: give that as issuer, if it is where client_id and client_secret \
+                 are from"
+            );
+            return Err(GatewayError::invalid("issuer", message));
+        };
+        let found = self.metadata_of(tenant, issuer, "issuer", "give token_endpoint").await?;
+        Ok(match resource {
+            Ok((resource, scopes)) if resource.authorization_servers.contains(issuer) => {
+                FoundServer { resource: Some(resource.resource), scopes, ..found }
+            }
+            Ok(_) | Err(_) => found,
+        })
     }
 
     /// Reads the metadata of the server at `url`, which its challenge names, or which is at its well-known place.
@@ -238,7 +270,7 @@ impl Servers {
         let named = challenge.resource_metadata.map(|named| vec![named]);
         let mut why = "it has no protected-resource metadata".to_owned();
         for place in named.unwrap_or_else(|| resource_urls(url)) {
-            match self.upstreams.fetch_document(&place, METADATA_BYTES_MAX).await {
+            match self.upstreams.fetch_document(Some(tenant.0), &place, METADATA_BYTES_MAX).await {
                 Ok(text) => match ProtectedResource::read(&text, url) {
                     Ok(resource) => return Ok((resource, challenge.scopes)),
                     Err(fault) => fault.clone_into(&mut why),
@@ -252,13 +284,14 @@ impl Servers {
     /// Reads the metadata of an issuer. Errors are about `field`.
     async fn metadata_of(
         &self,
+        tenant: TenantId,
         issuer: &str,
         field: &str,
         advice: &str,
     ) -> Result<FoundServer, GatewayError> {
         let mut why = "it is no URL".to_owned();
         for place in metadata_urls(issuer) {
-            match self.upstreams.fetch_document(&place, METADATA_BYTES_MAX).await {
+            match self.upstreams.fetch_document(Some(tenant.0), &place, METADATA_BYTES_MAX).await {
                 Ok(text) => match AuthorizationServer::read(&text, issuer) {
                     Ok(read) => {
                         let client_auth = read.client_auth();

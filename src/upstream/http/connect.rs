@@ -149,9 +149,11 @@ impl Dialer {
         Self { rules: DialRules::Pages, ..self.for_upstream_of(tenant) }
     }
 
-    /// Returns a copy for identity providers, which are at https only, unless `egress.allow` names their addresses.
-    pub(in crate::upstream) fn for_issuers(&self) -> Self {
-        Self { rules: DialRules::Issuers, ..self.clone() }
+    /// Returns a copy for identity providers and authorization servers, which are at https only, unless `egress.allow` names their
+    /// addresses. It has the share of the tenant that named them; `None` for the platform's own.
+    pub(in crate::upstream) fn for_issuers_of(&self, tenant: Option<Uuid>) -> Self {
+        let own = tenant.map_or_else(|| self.clone(), |tenant| self.for_upstream_of(tenant));
+        Self { rules: DialRules::Issuers, ..own }
     }
 
     /// Returns the share of a tenant.

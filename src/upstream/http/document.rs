@@ -38,13 +38,13 @@ fn detail(error: &UpstreamError) -> String {
     if error.detail.is_empty() { String::new() } else { format!(" ({})", error.detail) }
 }
 
-/// Fetches a document of at most `bytes_max` bytes.
+/// Fetches a document of at most `bytes_max` bytes, by a dialer for issuers.
 pub(in crate::upstream) async fn fetch(
-    dialer: &Dialer,
+    dialer: Dialer,
     url: &str,
     bytes_max: usize,
 ) -> Result<String, DocumentError> {
-    let fetched = timeout(FETCH_MAX, fetch_slowly(dialer.for_issuers(), url, bytes_max)).await;
+    let fetched = timeout(FETCH_MAX, fetch_slowly(dialer, url, bytes_max)).await;
     fetched.unwrap_or_else(|_| Err(DocumentError::NoAnswer(UpstreamError::timeout(true))))
 }
 

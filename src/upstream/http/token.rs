@@ -14,6 +14,7 @@ use http::{Method, StatusCode};
 use serde::{Deserialize, Deserializer};
 use tokio::time::timeout;
 use url::form_urlencoded;
+use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::domain::json;
@@ -51,6 +52,8 @@ impl fmt::Debug for ClientAuth<'_> {
 /// Request to a token endpoint.
 #[derive(Clone, Copy)]
 pub struct TokenRequest<'a> {
+    /// Tenant in whose share the request is sent; `None` for the platform's own.
+    pub tenant: Option<Uuid>,
     /// URL of the endpoint.
     pub url: &'a str,
     /// Authentication of the gateway.
@@ -122,7 +125,7 @@ pub(in crate::upstream) async fn request(
     dialer: &Dialer,
     request: TokenRequest<'_>,
 ) -> Result<TokenAnswer, TokenError> {
-    let sent = timeout(request.timeout, send(dialer.for_issuers(), request)).await;
+    let sent = timeout(request.timeout, send(dialer.for_issuers_of(request.tenant), request)).await;
     sent.unwrap_or_else(|_| Err(TokenError::NoAnswer(UpstreamError::timeout(true))))
 }
 
@@ -200,8 +203,13 @@ mod tests {
     #[test]
     fn clients_authenticate_in_one_way() {
         let fields = [("grant_type", "authorization_code"), ("code", "a b&c")];
-        let request =
-            |client| TokenRequest { url: "", client, fields: &fields, timeout: Duration::from_secs(1) };
+        let request = |client| TokenRequest {
+            tenant: None,
+            url: "",
+            client,
+            fields: &fields,
+            timeout: Duration::from_secs(1),
+        };
         let plain = "grant_type=authorization_code&code=a+b%26c";
         assert_eq!(form(&request(ClientAuth::Public("id/1"))), format!("{plain}&client_id=id%2F1"));
         assert_eq!(form(&request(ClientAuth::Basic("id", "s3cret"))), plain);

@@ -23,7 +23,16 @@ async fn the_servers_challenge_names_the_login_service() {
     let refused = put(&tenant.platform, "up", &bare).await.refused(400, "invalid_request");
     assert!(refused.to_string().contains("give issuer or token_endpoint"), "{refused}");
     upstream.name_issuer(&tokens.url);
-    let shown = put(&tenant.platform, "up", &bare).await.expect(200);
+    // the secret goes where an administrator sends it: the server's word is shown, and nothing more
+    let refused = put(&tenant.platform, "up", &bare).await;
+    refused.refused(400, "invalid_request");
+    let error = refused.json()["error"].clone();
+    assert_eq!(error["field"], "issuer");
+    assert!(error["message"].as_str().unwrap().contains(&tokens.url), "{error}");
+    assert!(tokens.asked().is_empty(), "no secret was sent");
+    let mut named = bare.clone();
+    named["issuer"] = json!(tokens.url);
+    let shown = put(&tenant.platform, "up", &named).await.expect(200);
     let expected = json!({
         "kind": "client_credentials", "issuer": tokens.url, "token_endpoint": tokens.endpoint(),
         "resource": upstream.url, "scopes": ["tools:use"], "client_id": "gw", "client_auth": "client_secret_basic",
@@ -34,6 +43,12 @@ async fn the_servers_challenge_names_the_login_service() {
     let form = &asked.last().unwrap().form;
     assert_eq!((&*form["grant_type"], &*form["scope"]), ("client_credentials", "tools:use"));
     call(&tenant.agent().await, "up:t").await.ok();
+    // a secret that is given again stays with its authorization server, whatever the server names by then
+    let evil = TokenServer::start().await;
+    upstream.name_issuer(&evil.url);
+    assert_eq!(put(&tenant.platform, "up", &bare).await.expect(200)["oauth"], expected);
+    assert!(evil.asked().is_empty(), "no secret was sent");
+    upstream.name_issuer(&tokens.url);
     // an issuer alone; no resource; the secret in the form
     let mut issuer = bare.clone();
     issuer["issuer"] = json!(tokens.url);
@@ -108,7 +123,10 @@ async fn the_command_line_adds_a_login() {
     let secret = secret_of("gw");
     let add =
         ["upstream", "add", "up", &upstream.url, "--oauth-client-id", "gw", "--oauth-client-secret", &secret];
-    let added = cli(&tenant.platform, &add).await.ok();
+    let unnamed = cli(&tenant.platform, &add).await;
+    assert!(unnamed.err.contains(&tokens.url), "{}", unnamed.err);
+    let named = ["upstream", "update", "up", "--oauth-client-id", "gw", "--oauth-issuer", &tokens.url];
+    let added = cli(&tenant.platform, &[&named[..], &["--oauth-client-secret", &secret]].concat()).await.ok();
     assert!(added.out.contains("client_credentials") && !added.out.contains("s3cret"), "{}", added.out);
     assert_eq!(server(&tenant.platform, "up").await["connection"], "connected");
     call(&tenant.agent().await, "up:t").await.ok();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Replicas, call, put, tools};
 use crate::support::{Provider, Upstream};
 
-/// npm `oidc-provider`, found by the server's challenge: a JWT for the server's URL, asked for once by three replicas.
+/// npm `oidc-provider`, whose issuer is named: a JWT for the server's URL, asked for once by three replicas.
 #[tokio::test]
 async fn npm_oidc_provider_gives_one_token_to_three_replicas() {
     let replicas = Replicas::start(&[]).await;
@@ -29,6 +29,7 @@ async fn npm_oidc_provider_gives_one_token_to_three_replicas() {
         .expect(201);
     let login = json!({
         "kind": "client_credentials", "client_id": "robot", "client_secret": "secret-of-the-robot", "scopes": ["mcp:write"],
+        "issuer": provider.url,
     });
     let shown = put(&tenant.platform, "up", &login).await.expect(200);
     assert_eq!(
@@ -41,8 +42,8 @@ async fn npm_oidc_provider_gives_one_token_to_three_replicas() {
         (0..5).flat_map(|_| replicas.each(&agent)).map(|api| async move { call(&api, "up:t").await.ok() });
     assert_eq!(join_all(calls).await.len(), 15);
     assert_eq!(provider.answered("/token").len(), 1);
-    let mut wrong = login.clone();
-    wrong["client_secret"] = json!("secret-of-nobody");
+    let wrong =
+        json!({"kind": "client_credentials", "client_id": "robot", "client_secret": "secret-of-nobody"});
     let shown = put(&tenant.platform, "up", &wrong).await.expect(200);
     assert_eq!(shown["connection"], "login_required", "{shown}");
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::compare::{Changes, at};
 use super::declared::DeclaredSecret;
 use crate::domain::server_login::LoginKind;
+use crate::domain::server_url::masked;
 
 /// Wanted login of the gateway at a server.
 #[derive(Deserialize)]
@@ -67,7 +68,12 @@ pub(super) fn login_changes(
         // none is shown as null
         let is_none = name == "resource" && value == "" && at(is, name).is_null() && !is.is_null();
         if !is_none {
-            changes.compare(name, at(is, name), Some(value.clone()));
+            // shown without its query
+            let value = match value.as_str() {
+                Some(url) if name == "token_endpoint" || name == "resource" => masked(url).into(),
+                _ => value.clone(),
+            };
+            changes.compare(name, at(is, name), Some(value));
         }
     }
     changes.lines.iter_mut().for_each(|line| line.insert_str(0, "oauth."));

@@ -55,7 +55,7 @@ impl Tenants {
                 url.clone()
             }
         };
-        let text = match self.upstreams.fetch_document(&url, JWKS_BYTES_MAX).await {
+        let text = match self.upstreams.fetch_document(None, &url, JWKS_BYTES_MAX).await {
             Ok(text) => text,
             Err(error) => {
                 findings.bad("keys", format!("the key set at {}: {error}", clipped(&url)));
@@ -86,7 +86,7 @@ impl Tenants {
     /// Checks the provider's metadata at all its places. Returns the URL of the key set, if the metadata is of the issuer.
     async fn check_metadata(&self, issuer: &str, findings: &mut IssuerFindings) -> Option<String> {
         let urls = metadata_urls(issuer);
-        let fetches = urls.iter().map(|url| self.upstreams.fetch_document(url, METADATA_BYTES_MAX));
+        let fetches = urls.iter().map(|url| self.upstreams.fetch_document(None, url, METADATA_BYTES_MAX));
         let mut failures = Vec::new();
         let mut other = None;
         for (url, answer) in urls.iter().zip(join_all(fetches).await) {

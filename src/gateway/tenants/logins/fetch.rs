@@ -159,7 +159,7 @@ impl Tenants {
             Some(url) => url.to_owned(),
             None => self.discovered(issuer).await?.0,
         };
-        let fetched = self.upstreams.fetch_document(&url, JWKS_BYTES_MAX).await;
+        let fetched = self.upstreams.fetch_document(None, &url, JWKS_BYTES_MAX).await;
         let text = fetched.map_err(|error| short(&format!("the key set at {url}: {error}")))?;
         KeySet::parse(&text).map_err(|fault| short(&format!("the key set at {url}: {fault}")))?;
         Ok(text)
@@ -171,7 +171,7 @@ impl Tenants {
         // side by side: a place that does not answer leaves time for the keys
         let asked = urls
             .iter()
-            .map(|url| timeout(METADATA_MAX, self.upstreams.fetch_document(url, METADATA_BYTES_MAX)));
+            .map(|url| timeout(METADATA_MAX, self.upstreams.fetch_document(None, url, METADATA_BYTES_MAX)));
         let mut last = String::new();
         for (url, answer) in urls.iter().zip(join_all(asked).await) {
             match answer {

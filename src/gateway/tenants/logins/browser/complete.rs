@@ -156,8 +156,13 @@ impl Tenants {
             ("redirect_uri", &redirect),
             ("code_verifier", &under_way.verifier),
         ];
-        let request =
-            TokenRequest { url: &provider.token, client, fields: &fields, timeout: options.timeout };
+        let request = TokenRequest {
+            tenant: None,
+            url: &provider.token,
+            client,
+            fields: &fields,
+            timeout: options.timeout,
+        };
         let answer = self.upstreams.token_request(request).await.map_err(|error| {
             tracing::warn!(issuer = issuer.name, %error, "the provider gave no tokens for a code");
             LoginFault::Provider
