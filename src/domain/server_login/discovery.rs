@@ -33,7 +33,7 @@ impl TokenChallenge {
             rest = after;
             match name.trim_matches([' ', '\t', ',']).to_ascii_lowercase().as_str() {
                 "resource_metadata" if value.len() <= URL_BYTES_MAX => {
-                    challenge.resource_metadata = Some(value)
+                    challenge.resource_metadata = Some(value);
                 }
                 "scope" => {
                     let scopes = value

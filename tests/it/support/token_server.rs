@@ -40,8 +40,6 @@ pub enum TokenMood {
 /// Request that came to the token endpoint.
 #[derive(Clone, Debug)]
 pub struct TokenAsked {
-    /// Client that authenticated itself, right or wrong.
-    pub client: String,
     /// Form of the request.
     pub form: HashMap<String, String>,
 }
@@ -162,7 +160,7 @@ async fn token(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Stri
     let form: HashMap<String, String> = url::form_urlencoded::parse(body.as_bytes()).into_owned().collect();
     let presented = client(&headers, &form);
     let id = presented.clone().unwrap_or_default().0;
-    shared.asked.lock().unwrap().push(TokenAsked { client: id.clone(), form: form.clone() });
+    shared.asked.lock().unwrap().push(TokenAsked { form: form.clone() });
     let mut moods = shared.mood.subscribe();
     let Ok(mood) = moods.wait_for(|mood| *mood != TokenMood::Held).await.map(|mood| mood.clone()) else {
         return StatusCode::GONE.into_response();
