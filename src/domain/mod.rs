@@ -59,6 +59,7 @@ pub mod tenant;
 pub mod text_enum;
 pub mod tool;
 pub mod trace;
+pub mod unseen;
 pub mod uri_template;
 pub mod validation;
 pub mod web_page;

@@ -16,6 +16,7 @@ use super::log_line;
 use super::redact::{self, Preview};
 use super::risk::{Risk, RiskFacts};
 use super::text_enum::text_enum;
+use super::unseen::is_unseen;
 use super::web_page::plan::FormPlan;
 pub use action::CallAction;
 pub use key::ActionKey;
@@ -156,9 +157,6 @@ fn visible(text: &str) -> String {
     let is_break = |c: char| matches!(c, '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' | '\u{85}');
     let line: String = text.chars().map(|c| if is_break(c) { ' ' } else { c }).collect();
     let mut line = log_line::plain(&line);
-    line.retain(|c| {
-        !matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
-            && !matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
-    });
+    line.retain(|c| !is_unseen(c));
     line
 }

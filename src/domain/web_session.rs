@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::seal::Key;
@@ -20,6 +22,10 @@ pub const SECRET_BYTES: usize = 32;
 const COOKIE_CHARS: usize = 43;
 /// Purpose of the key that forms of a session carry.
 const FORM_PURPOSE: &[u8] = b"mcpproxy console forms v1";
+/// Purpose of the keys of forms that do one thing once.
+const ONCE_PURPOSE: &[u8] = b"mcpproxy console once v1";
+/// Longest time that such a form can be sent.
+pub const ONCE_LIFETIME: Duration = Duration::from_secs(600);
 /// Purpose of the digest of the bootstrap key.
 const PROOF_PURPOSE: &[u8] = b"mcpproxy console bootstrap v1";
 
@@ -71,6 +77,23 @@ impl CookieSecret {
     /// Returns whether a form carries the text of the session, in constant time.
     pub fn is_form_token(&self, token: &str) -> bool {
         self.form_token().as_bytes().ct_eq(token.as_bytes()).into()
+    }
+
+    /// Returns the text of a form that does one thing once, named by `id`.
+    pub fn once_text(&self, id: Uuid) -> String {
+        let key = Key::of_secret(self.0.as_slice(), ONCE_PURPOSE).derive(id.as_bytes());
+        format!("{id}.{}", URL_SAFE_NO_PAD.encode(key.expose()))
+    }
+
+    /// Reads the text of a form that does one thing once, in constant time; `None` for one of another session, and for one
+    /// that is older than [`ONCE_LIFETIME`] at `now`.
+    pub fn once_id(&self, text: &str, now: DateTime<Utc>) -> Option<Uuid> {
+        let id = Uuid::try_parse(text.split_once('.')?.0).ok()?;
+        let is_own: bool = self.once_text(id).as_bytes().ct_eq(text.as_bytes()).into();
+        let (seconds, nanos) = id.get_timestamp()?.to_unix();
+        let made = DateTime::from_timestamp(i64::try_from(seconds).ok()?, nanos)?;
+        let age = (now - made).to_std().unwrap_or_default();
+        (is_own && age <= ONCE_LIFETIME).then_some(id)
     }
 
     /// Returns the digest of a key's hash under the secret: it tells nobody about the key who does not hold the cookie.

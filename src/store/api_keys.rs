@@ -74,6 +74,8 @@ impl ApiKey {
 /// An API key to be created.
 #[derive(Clone, Debug)]
 pub struct NewApiKey {
+    /// Id of the key, by its age (UUIDv7).
+    pub id: KeyId,
     /// Role of the key.
     pub role: Role,
     /// Name of the key, for people.
@@ -189,7 +191,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Quota`] if the tenant's quota of keys is used up, [`StoreError::NotFound`] if the tenant is
-    /// deleted. Other errors come from the database.
+    /// deleted, [`StoreError::Conflict`] if it has a key with this id. Other errors come from the database.
     pub async fn create_key(&self, tenant: TenantId, new: &NewApiKey) -> Result<ApiKey, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rev = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
@@ -392,15 +394,16 @@ async fn insert(tx: &mut Unit, tenant: TenantId, new: &NewApiKey, rev: i64) -> R
     let origin = new.origin.as_ref();
     let creators: Option<Vec<Option<Uuid>>> =
         origin.map(|origin| origin.creators.iter().map(|creator| creator.map(|key| key.0)).collect());
-    let row: KeyRow = sqlx::query_as(concat!(
+    let row: Option<KeyRow> = sqlx::query_as(concat!(
         "insert into api_keys
              (tenant_id, key_id, role, name, owner, prefix, hash, expires_at, created_by, rev, owner_given,
               identity_id, rotated_root, predecessor, line_creators)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) returning ",
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+         on conflict (tenant_id, key_id) do nothing returning ",
         key_columns!()
     ))
     .bind(tenant.0)
-    .bind(Uuid::now_v7())
+    .bind(new.id.0)
     .bind(new.role.as_str())
     .bind(&new.name)
     .bind(&new.owner)
@@ -414,9 +417,9 @@ async fn insert(tx: &mut Unit, tenant: TenantId, new: &NewApiKey, rev: i64) -> R
     .bind(origin.map(|origin| origin.root.0))
     .bind(origin.map(|origin| origin.predecessor.0))
     .bind(creators)
-    .fetch_one(&mut **tx)
+    .fetch_optional(&mut **tx)
     .await?;
-    row.try_into()
+    row.ok_or(StoreError::Conflict("this key was made already"))?.try_into()
 }
 
 /// Returns whether a patch gives a key another owner or identity.

@@ -9,6 +9,8 @@ mod phrases;
 mod tests;
 
 use crate::domain::text_enum::text_enum;
+use crate::domain::unseen::is_deceptive;
+pub(super) use crate::domain::unseen::is_unseen;
 pub(super) use fold::{folded, unparted_words, words};
 
 /// Longest quotation of a site's text, in characters.
@@ -116,19 +118,4 @@ fn cut(line: &str, chars_max: usize) -> Option<String> {
         text.push('…');
     }
     (!text.is_empty()).then_some(text)
-}
-
-/// True for a character that no honest form needs: it changes the order of others, or carries text that nobody sees.
-fn is_deceptive(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e0fff}')
-        || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}')
-        || (c.is_control() && !c.is_whitespace())
-}
-
-/// True for a character without a visible form.
-pub(super) fn is_unseen(c: char) -> bool {
-    is_deceptive(c)
-        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180b}'..='\u{180f}')
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}')
-        || matches!(c, '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}')
 }

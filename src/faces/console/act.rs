@@ -17,7 +17,7 @@ pub(super) struct VisitorAct {
     pub(super) needs: Action,
     /// Server that the act concerns; `None` for other acts.
     pub(super) server: Option<String>,
-    /// Tool of the permission request that the act concerns; `None` for other acts.
+    /// Tool that the act, or its permission request, concerns; `None` for other acts.
     pub(super) tool: Option<String>,
     /// Permission request that the act concerns; `None` for other acts.
     pub(super) consent_id: Option<Uuid>,
@@ -47,7 +47,7 @@ impl VisitorAct {
 }
 
 /// Runs an act and records it, before it is done and however it ends. It outlives its connection. An act that the
-/// role forbids is refused before anything is committed.
+/// role forbids, or that takes a tenant and has none, is refused before anything else is looked at.
 ///
 /// # Errors
 /// That of the role or of `work`, or [`GatewayError::Unavailable`] if the act could not be recorded.
@@ -58,11 +58,12 @@ pub(super) async fn perform<T: Send + 'static>(
 ) -> Result<T, GatewayError> {
     let (gateway, attempt) = (Arc::clone(visit.gateway()), visit.attempt_for(act.needs));
     let body = act.body(visit.path());
+    let allowed = visit.allowed(&attempt, act.needs);
     let recorded = async move {
-        let VisitorAct { what, needs, server, consent_id, .. } = act;
+        let VisitorAct { what, server, consent_id, .. } = act;
         let act = Act { what, server: server.as_deref(), body: Some(&body), consent_id };
         let log = &gateway.log;
-        if let Err(error) = attempt.caller.authorise(needs) {
+        if let Err(error) = allowed {
             if log.keeps_forbidden(&attempt) {
                 log.record_refused_act(&attempt, &act, &error).await?;
             }

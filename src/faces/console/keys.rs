@@ -48,6 +48,8 @@ struct KeyLine {
 struct KeysPage {
     nav: Nav,
     csrf: String,
+    /// Text of the form that makes a key: it makes one, however often it is sent.
+    once: String,
     keys: Vec<KeyLine>,
     roles: Vec<&'static str>,
     days: [&'static str; 5],
@@ -72,7 +74,7 @@ fn has_ended(key: &ApiKey, now: DateTime<Utc>) -> bool {
 
 /// Shows the list.
 pub(super) async fn list(visit: PageVisit) -> Response {
-    visit.answer_sensitive("keys.list", Section::Keys, keys(&visit)).await
+    visit.answer_sensitive("keys.list", Section::Keys, |visit| Box::pin(keys(visit))).await
 }
 
 async fn keys(visit: &PageVisit) -> Result<Response, GatewayError> {
@@ -88,6 +90,7 @@ async fn keys(visit: &PageVisit) -> Result<Response, GatewayError> {
     let page = KeysPage {
         csrf: nav.csrf.clone(),
         nav,
+        once: visit.secret().map(|secret| secret.once_text(Uuid::now_v7())).unwrap_or_default(),
         keys: shown.iter().map(|key| line(visit, key)).collect(),
         roles: roles.collect(),
         days: DAYS,

@@ -10,6 +10,7 @@ use http::{HeaderValue, StatusCode, Uri, header};
 use url::form_urlencoded;
 
 use super::gate::{Visit, set_cookie, why};
+use super::page_visit::status_of;
 use super::{HOME, LOGIN, LOGOUT, PROVIDER, page, record, return_to};
 use crate::faces::{Faces, session_cookie};
 use crate::gateway::{GatewayError, PresentedCredential};
@@ -152,10 +153,6 @@ pub(super) async fn log_out(
 
 /// Returns the page for an act that failed.
 pub(super) fn failed(error: &GatewayError, visit: &Visit) -> Response {
-    let (status, title) = match error {
-        GatewayError::NotFound(_) => (StatusCode::NOT_FOUND, "Not found"),
-        GatewayError::Forbidden(_) => (StatusCode::FORBIDDEN, "Not allowed"),
-        _ => (StatusCode::SERVICE_UNAVAILABLE, "Not available now"),
-    };
+    let (status, title) = status_of(error);
     page::message(status, title, &error.to_string(), visit.request_id())
 }

@@ -12,6 +12,7 @@ mod gate;
 mod home;
 mod keys;
 mod login;
+mod marked;
 mod moment;
 mod nav;
 mod oauth;
@@ -80,6 +81,7 @@ pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
         .route("/console/servers", get(servers::list))
         .route("/console/servers/{name}", get(servers::show))
         .route("/console/servers/{name}/{verb}", post(servers::on_server))
+        .route("/console/servers/{name}/tools/{verb}", post(servers::on_named_tool))
         .route("/console/servers/{name}/tools/{tool}/{verb}", post(servers::on_tool))
         .route("/console/keys", get(keys::list))
         .route("/console/keys/create", post(keys::create))

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use askama::filters::HtmlSafe;
+use askama::filters::Safe;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 
 /// Seconds of a minute, an hour and a day.
@@ -26,6 +26,11 @@ impl Moment {
         self.at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
     }
 
+    /// Returns the element for a page. It holds digits and words of this file alone.
+    pub(super) fn html(&self) -> Safe<Moment> {
+        Safe(*self)
+    }
+
     /// Returns the distance from now, such as `5 min ago` or `in 2 h`.
     fn relative(self) -> String {
         let apart = self.now - self.at;
@@ -47,9 +52,6 @@ impl fmt::Display for Moment {
         write!(f, "<time datetime=\"{stamp}\" title=\"{}\">{}</time>", self.exact(), self.relative())
     }
 }
-
-/// The element holds digits and words of this file alone.
-impl HtmlSafe for Moment {}
 
 /// Returns a duration in milliseconds as a page shows it.
 pub(super) fn duration(ms: f64) -> String {

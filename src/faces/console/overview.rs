@@ -72,8 +72,12 @@ pub(super) struct Overview {
     pub(super) is_own: bool,
     /// Things that wait for a person.
     pub(super) waiting: Vec<WaitingThings>,
+    /// True if the permission requests are counted.
+    pub(super) knows_requests: bool,
     /// True if the visitor may see servers.
     pub(super) sees_servers: bool,
+    /// True if the servers are known on this replica.
+    pub(super) knows_servers: bool,
     /// Servers in trouble.
     pub(super) troubled: Vec<TroubledServer>,
     /// Number of servers in trouble that are not listed.
@@ -92,6 +96,7 @@ impl Overview {
         }
         let sees_servers = Section::Servers.is_open_to(caller);
         let states = caller.catalogue().filter(|_| sees_servers).map(|catalogue| catalogue.states());
+        let knows_servers = states.is_some();
         let states: Vec<(&str, &ServerState)> = match &states {
             Some(states) => states.iter().map(|(name, state)| (name.as_str(), state)).collect(),
             None => Vec::new(),
@@ -107,10 +112,16 @@ impl Overview {
             Ok(hour) => (hour, None),
             Err(error) => (None, Some(error.to_string())),
         };
+        let requests = match caller.role.may(Action::SeeConsent) {
+            true => gateway.consent.count_pending(caller),
+            false => gateway.consent.count_own_pending(caller).await.ok(),
+        };
         Some(Overview {
             is_own: !caller.role.may(Action::ReadActivity),
-            waiting: waiting(gateway, caller, &states),
+            waiting: waiting(requests.unwrap_or_default(), &states),
+            knows_requests: requests.is_some(),
             sees_servers,
+            knows_servers,
             troubled,
             more_troubled,
             hour,
@@ -124,8 +135,7 @@ fn counted(number: i64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-fn waiting(gateway: &Gateway, caller: &Caller, states: &[(&str, &ServerState)]) -> Vec<WaitingThings> {
-    let requests = gateway.consent.count_pending(caller).unwrap_or_default();
+fn waiting(requests: i64, states: &[(&str, &ServerState)]) -> Vec<WaitingThings> {
     let sum = |of: fn(&ServerState) -> usize| {
         i64::try_from(states.iter().map(|(_, state)| of(state)).sum::<usize>()).unwrap_or(i64::MAX)
     };

@@ -1,5 +1,6 @@
 //! Visits of people who are logged in: the request for a page or an act, and the answer.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::domain::id::TenantId;
 use crate::domain::json;
 use crate::domain::reason::Language;
 use crate::domain::tenant::{Action, Role};
+use crate::domain::web_session::CookieSecret;
 use crate::faces::body::hold_answer;
 use crate::faces::query::params::ParamNames;
 use crate::faces::query::{clip, unknown};
@@ -32,6 +34,9 @@ use crate::gateway::{
 /// Longest wait of a page for memory, before it is made.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);
 
+/// Read of a page.
+pub(super) type PageRead<'a> = Pin<Box<dyn Future<Output = Result<Response, GatewayError>> + Send + 'a>>;
+
 /// Request of a visitor who is logged in.
 pub(super) struct PageVisit {
     faces: Arc<Faces>,
@@ -42,7 +47,7 @@ pub(super) struct PageVisit {
     /// Origin of the page whose form was sent; empty without a form.
     origin: String,
     /// Memory taken for the page before it is made; `None` if none was taken.
-    memory: Mutex<Option<MemoryHold>>,
+    memory: Arc<Mutex<Option<MemoryHold>>>,
 }
 
 impl FromRequestParts<Arc<Faces>> for PageVisit {
@@ -61,7 +66,7 @@ impl FromRequestParts<Arc<Faces>> for PageVisit {
             query: parts.uri.query().unwrap_or_default().to_owned(),
             origin: origin.and_then(|origin| origin.to_str().ok()).unwrap_or_default().to_owned(),
             visit,
-            memory: Mutex::default(),
+            memory: Arc::default(),
         })
     }
 }
@@ -130,6 +135,11 @@ impl PageVisit {
         self.visit.form.field(name)
     }
 
+    /// Returns the secret of the session's cookie; `None` without one.
+    pub(super) fn secret(&self) -> Option<&CookieSecret> {
+        self.visit.secret.as_ref()
+    }
+
     /// Returns the head of a page.
     pub(super) fn nav(&self, here: Section) -> Nav {
         Nav::of(&self.faces, self.caller(), self.visit.form_token(), here)
@@ -164,17 +174,36 @@ impl PageVisit {
         Ok(())
     }
 
+    /// Returns whether the visitor may do what needs an action: the role allows it, and there is a tenant to do it in.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] says what is missing.
+    pub(super) fn allowed(&self, attempt: &Attempt, needs: Action) -> Result<(), GatewayError> {
+        attempt.caller.authorise(needs)?;
+        if needs == Action::ManageTenants { Ok(()) } else { self.needs_tenant() }
+    }
+
     /// Takes memory for a page of about this size, before anything is loaded for it.
     ///
     /// # Errors
     /// `overloaded` where answers of the key, its tenant or the replica hold as much as they may.
     pub(super) async fn expect(&self, bytes: usize) -> Result<(), GatewayError> {
+        self.expecting(bytes).await
+    }
+
+    /// Takes memory as [`PageVisit::expect`] does, as a part of an act that outlives the request.
+    pub(super) fn expecting(
+        &self,
+        bytes: usize,
+    ) -> impl Future<Output = Result<(), GatewayError>> + Send + use<> {
         let memory = self.gateway().tenants.memory(self.caller(), MemoryPurpose::Answer);
-        let mut hold = memory.waiting(MEMORY_WAIT_MAX);
-        let short = |_| GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Answer)));
-        hold.grow(bytes).await.map_err(short)?;
-        *self.memory.lock() = Some(hold);
-        Ok(())
+        let (mut hold, taken) = (memory.waiting(MEMORY_WAIT_MAX), Arc::clone(&self.memory));
+        async move {
+            let short = |_| GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Answer)));
+            hold.grow(bytes).await.map_err(short)?;
+            *taken.lock() = Some(hold);
+            Ok(())
+        }
     }
 
     /// Returns a page, which holds memory until it has been written.
@@ -216,25 +245,35 @@ impl PageVisit {
     }
 
     /// Returns the page of a sensitive read, or why there is none. Each is recorded as `what`, the name of the REST
-    /// route, however it ends.
+    /// route, however it ends. The read outlives its connection, so that it has an end to record.
     pub(super) async fn answer_sensitive(
+        self,
+        what: &'static str,
+        here: Section,
+        read: impl for<'a> FnOnce(&'a PageVisit) -> PageRead<'a> + Send + 'static,
+    ) -> Response {
+        let gateway = Arc::clone(self.gateway());
+        gateway.log.outlive(async move { self.recorded(what, here, read).await }).await
+    }
+
+    async fn recorded(
         &self,
         what: &'static str,
         here: Section,
-        page: impl Future<Output = Result<Response, GatewayError>>,
+        read: impl for<'a> FnOnce(&'a PageVisit) -> PageRead<'a>,
     ) -> Response {
         let asked = self.asked();
-        let read = ReadAttempt { what, server: None, asked: &asked };
+        let begun = ReadAttempt { what, server: None, asked: &asked };
         let log = &self.gateway().log;
         let attempt = match here {
             Section::Tenants => self.attempt_for(Action::ManageTenants),
             _ => self.attempt.clone(),
         };
-        let reading = match log.begin_read(&attempt, &read).await {
+        let reading = match log.begin_read(&attempt, &begun).await {
             Ok(reading) => reading,
             Err(error) => return self.failed(here, &error),
         };
-        let page = page.await;
+        let page = read(self).await;
         log.end_read(&attempt, reading, page.as_ref().map(|_| ()));
         page.unwrap_or_else(|error| self.failed(here, &error))
     }
@@ -249,14 +288,18 @@ impl PageVisit {
 
     /// Returns the page for a failure.
     pub(super) fn failed(&self, here: Section, error: &GatewayError) -> Response {
+        self.failed_with(here, error, &error.to_string())
+    }
+
+    /// Returns the page for a failure that another text tells of.
+    pub(super) fn failed_with(&self, here: Section, error: &GatewayError, text: &str) -> Response {
         let (status, title) = status_of(error);
         let (href, link) = match here.is_open_to(self.caller()) {
             true => (here.href(), here.name()),
             false => (HOME, "The first page"),
         };
-        let text = error.to_string();
         let request_id = self.visit.request_id();
-        page::render(status, &FailurePage { nav: self.nav(here), title, text: &text, href, link, request_id })
+        page::render(status, &FailurePage { nav: self.nav(here), title, text, href, link, request_id })
     }
 
     /// Returns path and query as JSON, for the record of a read.
@@ -273,7 +316,7 @@ impl PageVisit {
 }
 
 /// Returns status and title of the page for a failure.
-fn status_of(error: &GatewayError) -> (StatusCode, &'static str) {
+pub(super) fn status_of(error: &GatewayError) -> (StatusCode, &'static str) {
     match error {
         GatewayError::NotFound(_) => (StatusCode::NOT_FOUND, "Not found"),
         GatewayError::Forbidden(_) | GatewayError::MayNotDecide(_) => (StatusCode::FORBIDDEN, "Not allowed"),

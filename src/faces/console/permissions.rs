@@ -129,18 +129,19 @@ pub(super) async fn decide(Path(id): Path<String>, visit: PageVisit) -> Response
 }
 
 async fn decision(visit: &PageVisit, id: &str) -> Result<ConsentView, GatewayError> {
-    let id = Uuid::try_parse(id).map_err(|_| GatewayError::NotFound("permission request"))?;
-    let asked = visit.gateway().consent.get(visit.caller(), id).await.ok();
+    let id = Uuid::try_parse(id).ok();
+    let asked = asked(visit, id).await;
     let [word, comment] = ["decision", "comment"].map(|name| visit.field(name).trim().to_owned());
     let act = VisitorAct {
         server: asked.as_ref().map(|view| view.row.server.clone()),
         tool: asked.map(|view| view.row.tool),
-        consent_id: Some(id),
+        consent_id: id,
         fields: vec![("decision", word.clone()), ("comment", comment.clone())],
         ..VisitorAct::new("consent.decide", Action::DecideConsent)
     };
     let (gateway, attempt) = (Arc::clone(visit.gateway()), visit.attempt().clone());
     let work = async move {
+        let id = id.ok_or(GatewayError::NotFound("permission request"))?;
         let request = DecideRequest {
             decision: one_of("decision", &word, &ConsentDecision::ALL)?,
             comment: Some(comment).filter(|comment| !comment.is_empty()),
@@ -152,6 +153,11 @@ async fn decision(visit: &PageVisit, id: &str) -> Result<ConsentView, GatewayErr
     perform(visit, act, work).await
 }
 
+/// Returns the permission request that an act concerns, for its record; `None` if the visitor sees none.
+async fn asked(visit: &PageVisit, id: Option<Uuid>) -> Option<ConsentView> {
+    visit.gateway().consent.get(visit.caller(), id?).await.ok()
+}
+
 /// Revokes a grant.
 pub(super) async fn revoke(Path(id): Path<String>, visit: PageVisit) -> Response {
     let revoked = revocation(&visit, &id).await;
@@ -159,12 +165,12 @@ pub(super) async fn revoke(Path(id): Path<String>, visit: PageVisit) -> Response
 }
 
 async fn revocation(visit: &PageVisit, id: &str) -> Result<(), GatewayError> {
-    let id = Uuid::try_parse(id).map_err(|_| GatewayError::NotFound("grant"))?;
-    let consent_id = visit.gateway().consent.request_of_grant(visit.caller(), id).await;
-    let asked = match consent_id {
-        Some(id) => visit.gateway().consent.get(visit.caller(), id).await.ok(),
+    let id = Uuid::try_parse(id).ok();
+    let consent_id = match id {
+        Some(id) => visit.gateway().consent.request_of_grant(visit.caller(), id).await,
         None => None,
     };
+    let asked = asked(visit, consent_id).await;
     let act = VisitorAct {
         server: asked.as_ref().map(|view| view.row.server.clone()),
         tool: asked.map(|view| view.row.tool),
@@ -172,5 +178,9 @@ async fn revocation(visit: &PageVisit, id: &str) -> Result<(), GatewayError> {
         ..VisitorAct::new("consent.revoke", Action::SeeOwnConsent)
     };
     let (gateway, attempt) = (Arc::clone(visit.gateway()), visit.attempt().clone());
-    perform(visit, act, async move { gateway.consent.revoke_grant(&attempt, id).await }).await
+    let work = async move {
+        let id = id.ok_or(GatewayError::NotFound("grant"))?;
+        gateway.consent.revoke_grant(&attempt, id).await
+    };
+    perform(visit, act, work).await
 }

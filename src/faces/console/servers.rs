@@ -4,13 +4,15 @@ mod acts;
 mod one;
 mod tool;
 
-pub(super) use self::acts::{on_server, on_tool};
+pub(super) use self::acts::{on_named_tool, on_server, on_tool};
 pub(super) use self::one::show;
+
+use std::borrow::Cow;
 
 use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use url::form_urlencoded::Serializer;
 
 use super::moment::Moment;
@@ -72,9 +74,19 @@ fn href_of_tool(server: &str, tool: &str) -> String {
     format!("{}?{}", href_of(server), query.finish())
 }
 
-/// Returns the path of an act on a tool.
-fn path_of(server: &str, tool: &str, verb: &str) -> String {
-    format!("{}/tools/{}/{verb}", href_of(server), utf8_percent_encode(tool, NON_ALPHANUMERIC))
+/// Returns the path of an act on a tool, which the form's field `tool` names: browsers leave a part `..` of a path out.
+fn path_of(server: &str, verb: &str) -> String {
+    format!("{}/tools/{verb}", href_of(server))
+}
+
+/// Returns the name of a tool for a field of a form, percent-encoded: browsers change line ends in fields.
+fn field_of(tool: &str) -> String {
+    utf8_percent_encode(tool, NON_ALPHANUMERIC).to_string()
+}
+
+/// Reads the name of a tool in a field of a form. A text that is none of [`field_of`] is a name that no tool has.
+fn tool_of(field: &str) -> String {
+    percent_decode_str(field).decode_utf8().map(Cow::into_owned).unwrap_or_default()
 }
 
 /// Returns the state of a server in words, and the class by which it stands out.
@@ -164,8 +176,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_tools_stay_one_segment() {
-        assert_eq!(path_of("up", "a/b?c#é", "block"), "/console/servers/up/tools/a%2Fb%3Fc%23%C3%A9/block");
+    fn names_of_tools_stay_names() {
+        for name in ["..", "a/b?c#é", "a\r\nb", "%2e", "\u{202e}"] {
+            let field = field_of(name);
+            assert!(field.chars().all(|c| c == '%' || c.is_ascii_alphanumeric()), "{field}");
+            assert_eq!(tool_of(&field), name);
+        }
+        assert_eq!(tool_of("%ff"), "");
+        assert_eq!(path_of("up", "block"), "/console/servers/up/tools/block");
         assert_eq!(href_of_tool("up", "a/b?c&d"), "/console/servers/up?tool=a%2Fb%3Fc%26d");
     }
 }

@@ -45,7 +45,7 @@ struct TenantsPage {
 
 /// Shows the list.
 pub(super) async fn list(visit: PageVisit) -> Response {
-    visit.answer_sensitive("tenants.list", Section::Tenants, tenants(&visit)).await
+    visit.answer_sensitive("tenants.list", Section::Tenants, |visit| Box::pin(tenants(visit))).await
 }
 
 async fn tenants(visit: &PageVisit) -> Result<Response, GatewayError> {
@@ -81,12 +81,15 @@ pub(super) async fn enter(Path(name): Path<String>, visit: PageVisit) -> Respons
 }
 
 async fn entered(visit: &PageVisit, name: &str) -> Result<(), GatewayError> {
-    if !is_name(name) {
-        return Err(GatewayError::NotFound("tenant"));
-    }
     let act = VisitorAct::new("console.enter_tenant", Action::ManageTenants);
     let (gateway, caller, name) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()), name.to_owned());
-    perform(visit, act, async move { gateway.tenants.get_tenant(&caller, &name).await.map(drop) }).await
+    let work = async move {
+        if !is_name(&name) {
+            return Err(GatewayError::NotFound("tenant"));
+        }
+        gateway.tenants.get_tenant(&caller, &name).await.map(drop)
+    };
+    perform(visit, act, work).await
 }
 
 /// Has the platform operator act in no tenant any more.

@@ -85,6 +85,7 @@ pub(super) async fn create(exchange: Arc<Exchange>) -> RestAnswer {
         identity_id: fields.id("identity_id")?.flatten().map(IdentityId),
         settings: fields.object("settings")?.unwrap_or_default(),
         expires_at: fields.time("expires_at")?.flatten(),
+        id: None,
     };
     let made = exchange.gateway().tenants.create_key(exchange.caller(), request).await?;
     show::created(&shown(&made.key, Some(&made.secret)))

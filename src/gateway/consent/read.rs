@@ -116,6 +116,16 @@ impl Consent {
         self.measures.pending_of(tenant.id)
     }
 
+    /// Returns how many requests of the caller's own key wait for a person.
+    ///
+    /// # Errors
+    /// As [`Consent::list`].
+    pub async fn count_own_pending(&self, caller: &Caller) -> Result<i64, GatewayError> {
+        caller.authorise(Action::SeeOwnConsent)?;
+        let count = self.store.count_pending_of(caller.tenant()?.id, caller.key).await;
+        count.map_err(|error| GatewayError::from_store(error, "permission request"))
+    }
+
     /// Returns a page of grants that hold, the newest first, older than `before`. A key that may see only its own gets those
     /// about its calls.
     ///

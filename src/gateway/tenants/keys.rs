@@ -38,6 +38,8 @@ pub struct KeyRequest {
     pub settings: Map<String, Value>,
     /// Expiry of the key; `None` for none.
     pub expires_at: Option<DateTime<Utc>>,
+    /// Id of the key, for a request that makes one key however often it comes; `None` for a new id.
+    pub id: Option<KeyId>,
 }
 
 /// A new key, with its secret: the only time that the secret is shown.
@@ -91,7 +93,8 @@ impl Tenants {
     ///
     /// # Errors
     /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] for a field or without a tenant,
-    /// [`GatewayError::Limit`] for a used-up quota, or [`GatewayError::Unavailable`].
+    /// [`GatewayError::Conflict`] for an id that a key has, [`GatewayError::Limit`] for a used-up quota, or
+    /// [`GatewayError::Unavailable`].
     pub async fn create_key(&self, caller: &Caller, request: KeyRequest) -> Result<KeyCreated, GatewayError> {
         caller.authorise(Action::ManageKeys)?;
         let tenant = caller.tenant()?;
@@ -106,6 +109,7 @@ impl Tenants {
         let owner = label("owner", request.owner.as_deref().unwrap_or(&name))?;
         let secret = new_secret()?;
         let new = NewApiKey {
+            id: request.id.unwrap_or_else(|| KeyId(Uuid::now_v7())),
             role,
             name,
             owner,

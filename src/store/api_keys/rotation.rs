@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::Map;
+use uuid::Uuid;
 
 use super::{ApiKey, KeyOrigin, KeyRow, NewApiKey, find, insert};
 use crate::domain::id::{KeyId, TenantId};
@@ -64,6 +65,7 @@ impl KeyRotation {
         }
         let creators = creators(old.line_creators.clone(), old.created_by)?;
         Ok(NewApiKey {
+            id: KeyId(Uuid::now_v7()),
             role: old.role,
             name: old.name.clone(),
             owner: old.owner.clone(),

@@ -2,11 +2,30 @@
 
 use uuid::Uuid;
 
-use crate::domain::id::TenantId;
+use super::principal;
+use crate::domain::id::{KeyId, TenantId};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::{Store, StoreError};
 
 impl Store {
+    /// Counts the requests of one key that wait for a person. `None` is the bootstrap key.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn count_pending_of(&self, tenant: TenantId, key: Option<KeyId>) -> Result<i64, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let count = sqlx::query_scalar(
+            "select count(*) from consent_requests
+             where tenant_id = $1 and principal = $2 and state = 'pending' and expires_at > now()",
+        )
+        .bind(tenant.0)
+        .bind(principal(key))
+        .fetch_one(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(count)
+    }
+
     /// Counts the requests that wait for a person, by tenant; tenants without any are left out. After `limit` requests of all
     /// tenants together the rest is not counted.
     ///

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::markup::{HOSTILE, assert_harmless, assert_harmless_but, attributes, escaped, form_to};
+use super::markup::{HOSTILE, assert_harmless, assert_harmless_but, attributes, escaped, form_to, hidden};
 use crate::support::{Api, Mcp, Stage, Upstream, Visitor, settle, upstream};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -13,7 +13,9 @@ const INSTALL: [&str; 2] = ["cursor://anysphere.cursor-deeplink/", "vscode:mcp/i
 
 /// The secret that a page shows.
 fn secret(page: &str) -> &str {
-    let (_, rest) = page.split_once("<pre id=\"secret\" tabindex=\"0\">").expect("a secret");
+    let (_, rest) = page
+        .split_once("<pre id=\"secret\" tabindex=\"0\" role=\"group\" aria-label=\"The key\">")
+        .expect("a secret");
     rest.split('<').next().unwrap()
 }
 
@@ -182,4 +184,35 @@ async fn hostile_names_of_keys_stay_names() {
     let walked = visitor.get("/console/keys?limit=2").await.text;
     let next = attributes(walked.split("<a rel=\"next\"").nth(1).unwrap(), "href").remove(0);
     assert!(visitor.get(&next).await.text.contains("/console/keys/"));
+}
+
+#[tokio::test]
+async fn a_form_makes_one_key() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let admin = tenant.admin().await;
+    let visitor = Visitor::with_key(&stage.gateway, &admin).await;
+    let once = hidden(&visitor.get("/console/keys").await.text, "once");
+    let fields = |once| [("role", "agent"), ("name", "laptop"), ("once", once)];
+    // a form that was refused can be filled in again
+    visitor.post("/console/keys/create", &[("role", "king"), ("once", &once)]).await.expect(400);
+    visitor.post("/console/keys/create", &fields(&once)).await.expect(201);
+    let again = visitor.post("/console/keys/create", &fields(&once)).await;
+    again.expect(409);
+    assert!(again.text.contains("was made already"), "{again:?}");
+    // at another replica too
+    let other = crate::support::Gateway::start(&stage.database, &[]).await;
+    let mut there = visitor.at(&other);
+    there.origin = other.url.clone();
+    there.post("/console/keys/create", &fields(&once)).await.expect(409);
+    // nor is it the form of another session, or one of nobody
+    let stranger = Visitor::with_key(&stage.gateway, &admin).await;
+    let foreign = hidden(&stranger.get("/console/keys").await.text, "once");
+    let made_up = format!("{}.x", once.split('.').next().unwrap());
+    for once in [&*foreign, "x", &made_up] {
+        visitor.post("/console/keys/create", &fields(once)).await.expect(409);
+    }
+    assert_eq!(stage.database.count("select count(*) from api_keys where name = 'laptop'").await, 1);
+    let next = hidden(&visitor.get("/console/keys").await.text, "once");
+    visitor.post("/console/keys/create", &fields(&next)).await.expect(201);
 }

@@ -1,7 +1,7 @@
 //! Pages as texts: what they consist of, and what harms them.
 
 /// Texts that do harm where a page takes them for more than texts.
-pub const HOSTILE: [&str; 8] = [
+pub const HOSTILE: [&str; 11] = [
     "<script>alert(1)</script>",
     "\"><img src=x onerror=alert(1)>",
     "'><svg/onload=alert(1)>",
@@ -10,6 +10,9 @@ pub const HOSTILE: [&str; 8] = [
     "{{ 7 * 7 }}{% if true %}",
     "&lt;script&gt;",
     "javascript:alert(1)",
+    "safe\u{202e}eliF eteleD\u{2066}\u{200b}\u{e0041}\u{e0042}",
+    "..",
+    ".",
 ];
 
 /// Elements that the pages are made of.
@@ -17,11 +20,23 @@ const ELEMENTS: &str = "!doctype a article body br button code dd details div dl
     head header hr html input label li link main meta nav option p pre rect section select span \
     strong summary svg table tbody td th thead time title tr ul";
 
+/// Returns whether a character is unseen, or changes the order of others.
+fn is_hidden(c: char) -> bool {
+    let ranges = [
+        '\u{200b}'..='\u{200f}',
+        '\u{202a}'..='\u{202e}',
+        '\u{2066}'..='\u{2069}',
+        '\u{e0000}'..='\u{e0fff}',
+    ];
+    ranges.iter().any(|range| range.contains(&c))
+}
+
 /// A text as pages have it.
 pub fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {
+            c if is_hidden(c) => out.push_str(&format!("&#60;U+{:04X}&#62;", u32::from(c))),
             '<' | '>' | '"' | '\'' | '&' => out.push_str(&format!("&#{};", u32::from(c))),
             c => out.push(c),
         }
@@ -38,6 +53,10 @@ pub fn assert_harmless(page: &str) {
 /// Checks the same of a page that may have links with these beginnings as well.
 #[track_caller]
 pub fn assert_harmless_but(page: &str, allowed: &[&str]) {
+    // values of fields come back as they were, and are in tags
+    let texts = page.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
+    texts.for_each(|text| assert!(!text.contains(is_hidden), "{page:?}"));
+    assert!(!page.contains("&#60;time"), "a time is text: {page}");
     for tag in page.split('<').skip(1) {
         let tag = tag.split('>').next().unwrap().trim_start_matches('/');
         let name: String = tag.chars().take_while(|c| c.is_alphanumeric() || *c == '!').collect();
@@ -65,6 +84,12 @@ pub fn attributes(page: &str, name: &str) -> Vec<String> {
         value.replace("&#38;", "&")
     };
     values.map(plain).collect()
+}
+
+/// The value of the first hidden field with a name, on a part of a page.
+pub fn hidden(page: &str, name: &str) -> String {
+    let field = page.split(&format!("type=\"hidden\" name=\"{name}\"")).nth(1).expect("a field");
+    attributes(field, "value").remove(0)
 }
 
 /// The place of the form on a page whose action ends so; `None` if there is none.

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::markup::{HOSTILE, assert_harmless, attributes, escaped};
 use crate::support::upstream::Say;
-use crate::support::{Mcp, Stage, Tool, Upstream, Visitor, settle, upstream};
+use crate::support::{Gateway, Mcp, Stage, Tool, Upstream, Visitor, settle, upstream};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -38,6 +38,8 @@ async fn calls_of_the_hour_are_counted_by_outcome() {
     let (ada, bob) = (tenant.agent().await, tenant.agent().await);
     let admin = tenant.admin().await;
     let visitor = Visitor::with_key(&stage.gateway, &admin).await;
+    let known = async || !visitor.get("/console").await.text.contains("not known yet");
+    settle(true, SOON, known).await;
     let empty = visitor.get("/console").await;
     empty.expect(200);
     for shown in
@@ -139,4 +141,44 @@ async fn hostile_names_stay_names_in_the_overview() {
     assert_harmless(&page);
     let shown = HOSTILE.iter().filter(|text| page.contains(&format!(">up:{}<", escaped(text)))).count();
     assert!(shown >= 5, "{shown}: {page}");
+}
+
+#[tokio::test]
+async fn what_is_not_counted_is_not_said_to_be_nothing() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("zoo", &upstream).await;
+    let version = tenant.platform.get("/api/v1/policy").await.expect(200)["version"].clone();
+    let body = json!({"version": version, "mode": "always_ask", "rules": []});
+    tenant.platform.ask(reqwest::Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
+    let (ada, bob) = (tenant.agent().await, tenant.agent().await);
+    Mcp::bare(&ada).run("write", "zoo:writer", &json!({})).await.refused("consent_pending");
+    // an agent's own request, and nobody else's
+    let [ada, bob, auditor] = [
+        Visitor::with_key(&stage.gateway, &ada).await,
+        Visitor::with_key(&stage.gateway, &bob).await,
+        Visitor::with_key(&stage.gateway, &tenant.auditor().await).await,
+    ];
+    let (waits, nothing) = ("1 permission request<", "Nothing: no permission request");
+    let page = ada.get("/console").await.text;
+    assert!(page.contains(waits) && !page.contains(nothing), "{page}");
+    let page = bob.get("/console").await.text;
+    assert!(!page.contains(waits) && page.contains(nothing), "{page}");
+    // a replica that could not count yet
+    let renamed = |from: &'static str, to: &'static str| {
+        let statement = format!("alter table {from} rename to {to}");
+        async {
+            sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&mut stage.database.connect().await).await
+        }
+    };
+    renamed("consent_requests", "away").await.unwrap();
+    let next = Gateway::start(&stage.database, &[]).await;
+    for visitor in [&ada, &bob, &auditor] {
+        let page = visitor.at(&next).get("/console").await.text;
+        assert!(page.contains("Permission requests: not known yet") && !page.contains("Nothing"), "{page}");
+    }
+    renamed("away", "consent_requests").await.unwrap();
+    let counted = async || auditor.at(&next).get("/console").await.text.contains(waits);
+    settle(true, SOON, counted).await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to};
+use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden};
 use crate::support::{Stage, Tenant, Tool, Upstream, Visitor, settle, upstream};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -116,17 +116,22 @@ async fn a_changed_tool_is_reviewed_and_approved_by_its_pin() {
     let pin = tool(&tenant).await["pin"].as_str().unwrap().to_owned();
     let action = form_to(&page, "/approve").unwrap();
     assert!(page.contains(&format!("name=\"pin\" value=\"{pin}\"")), "{page}");
+    let named = ("tool", &*hidden(&page, "tool"));
     // what was looked at is not what the server offers by now
     offer(&tenant, &upstream, vec![titled("later"), Tool::reads("other")]).await;
-    visitor.post(&action, &[("pin", &pin)]).await.expect(409);
-    visitor.post(&action, &[("pin", "v1:junk")]).await.expect(400);
+    visitor.post(&action, &[named, ("pin", &pin)]).await.expect(409);
+    visitor.post(&action, &[named, ("pin", "v1:junk")]).await.expect(400);
     assert_eq!(tool(&tenant).await["state"], "changed");
     let pin = tool(&tenant).await["pin"].as_str().unwrap().to_owned();
-    let done = visitor.post(&action, &[("pin", &pin)]).await;
+    let done = visitor.post(&action, &[named, ("pin", &pin)]).await;
     assert_eq!((done.status, done.header("location")), (303, "/console/servers/up?tool=t"));
     assert_eq!(tool(&tenant).await["state"], "approved");
     let record = tenant.records("tool=tools.approve&source=console&status=success", 1).await.remove(0);
-    assert!(record["arguments"].as_str().unwrap().contains("\"pin\""), "{record}");
+    let recorded: Value = serde_json::from_str(record["arguments"].as_str().unwrap()).unwrap();
+    assert_eq!((&recorded["tool"], &recorded["body"]["pin"]), (&json!("t"), &json!(pin)));
+    for field in ["", "%ff", "none"] {
+        visitor.post("/console/servers/up/tools/block", &[("tool", field)]).await.expect(404);
+    }
 
     for (verb, state, button) in [("block", "blocked", "/unblock"), ("unblock", "approved", "/block")] {
         let action = format!("/console/servers/up/tools/t/{verb}");
@@ -232,9 +237,16 @@ async fn hostile_tools_stay_texts_and_can_be_decided_about() {
             page.contains(&escaped(&format!("{text}1"))) && page.contains(&escaped(&format!("{text}2"))),
             "{page}"
         );
-        let pin = attributes(page.split("name=\"pin\"").nth(1).unwrap(), "value").remove(0);
-        visitor.post(&form_to(&page, "/approve").unwrap(), &[("pin", &pin)]).await.expect(303);
-        visitor.post(&form_to(&page, "/block").unwrap(), &[]).await.expect(303);
+        let (pin, tool) = (hidden(&page, "pin"), hidden(&page, "tool"));
+        for (verb, fields) in
+            [("approve", vec![("tool", &*tool), ("pin", &pin)]), ("block", vec![("tool", &tool)])]
+        {
+            let action = form_to(&page, &format!("/{verb}")).unwrap();
+            // browsers resolve `..`, however it is spelt, before they send anything
+            assert_eq!(action, format!("/console/servers/up/tools/{verb}"), "{text}");
+            let done = visitor.post(&action, &fields).await;
+            assert_eq!((done.status, done.header("location")), (303, link.as_str()), "{text}");
+        }
     }
     let tools = tenant.platform.items("/api/v1/servers/up/tools").await;
     assert_eq!(tools.iter().filter(|tool| tool["state"] == "blocked").count(), HOSTILE.len(), "{tools:?}");
@@ -268,5 +280,40 @@ async fn servers_and_tools_come_in_pages() {
     for query in ["limit=0", "cursor=!", "colour=red"] {
         visitor.get(&format!("/console/servers?{query}")).await.expect(400);
         visitor.get(&format!("/console/servers/a?{query}")).await.expect(400);
+    }
+}
+
+#[tokio::test]
+async fn impossible_acts_are_for_roles_and_recorded_as_others_are() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let acts = [
+        ("servers/NO%20NAME/disable", "servers.disable"),
+        ("servers/NO%20NAME/tools/block", "tools.block"),
+        ("consent/x/decision", "consent.decide"),
+        ("keys/x/rotate", "keys.rotate"),
+        ("keys/x/revoke", "keys.revoke"),
+    ];
+    let (admin, auditor) = (tenant.admin().await, tenant.auditor().await);
+    for (api, status, is_missing) in [(&admin, 404, true), (&auditor, 403, false)] {
+        let visitor = Visitor::with_key(&stage.gateway, api).await;
+        for (path, what) in acts {
+            visitor.post(&format!("/console/{path}"), &[]).await.expect(status);
+            let query = format!("source=console&tool={what}&key={}", api.id);
+            let record = tenant.records(&query, 1).await.remove(0);
+            assert_eq!((&record["status"], &record["server"]), (&json!("blocked"), &Value::Null), "{record}");
+            assert_eq!(record["error_code"] == "not_found", is_missing, "{record}");
+        }
+    }
+    let platform = Visitor::with_key(&stage.gateway, &stage.platform()).await;
+    platform.post("/console/keys/create", &[("role", "agent")]).await.expect(403);
+    platform.post("/console/tenants/NO%20NAME/enter", &[]).await.expect(404);
+    for what in ["keys.create", "console.enter_tenant"] {
+        let path = format!("/api/v1/activity?source=console&tool={what}");
+        let statuses = async || {
+            let items = stage.platform().items(&path).await;
+            items.iter().map(|item| item["status"].clone()).collect::<Vec<_>>()
+        };
+        settle(vec![json!("blocked")], SOON, statuses).await;
     }
 }

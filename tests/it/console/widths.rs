@@ -50,12 +50,13 @@ async fn assert_sound(browser: &mut Browser, of: &str) {
 }
 
 /// Pages of a tenant: a name for the picture, and the path.
-fn pages(record: &str, tool: &str, key: &str) -> Vec<(&'static str, String)> {
+fn pages((record, request): (&str, &str), tool: &str, key: &str) -> Vec<(&'static str, String)> {
     vec![
         ("overview", "/console".to_owned()),
         ("activity", "/console/activity".to_owned()),
         ("record", format!("/console/activity/{record}")),
         ("permissions", "/console/permissions".to_owned()),
+        ("request", format!("/console/permissions?request={request}")),
         ("servers", "/console/servers".to_owned()),
         ("server", "/console/servers/up".to_owned()),
         ("tool", format!("/console/servers/up?tool={tool}")),
@@ -75,7 +76,8 @@ async fn looked_at(stage: &Stage) -> (Tenant, Upstream, Vec<(&'static str, Strin
     }
     let record = tenant.records("type=tool_call", HOSTILE.len()).await.remove(0);
     let tool: String = url::form_urlencoded::byte_serialize(HOSTILE[3].as_bytes()).collect();
-    let pages = pages(record["id"].as_str().unwrap(), &tool, &agent.id);
+    let (id, request) = (record["id"].as_str().unwrap(), record["consent_id"].as_str().unwrap());
+    let pages = pages((id, request), &tool, &agent.id);
     (tenant, upstream, pages)
 }
 
@@ -128,7 +130,21 @@ async fn pages_can_be_used_without_eyes_or_mouse_in_every_role() {
             assert_sound(&mut browser, &of).await;
             assert_eq!(browser.audit().await, Vec::<String>::new(), "{of}");
         }
+        if role == "admin" {
+            browser.open(&format!("{}/console/keys", visitor.base)).await;
+            browser.follow("document.querySelector('form[action=\"/console/keys/create\"]').submit()").await;
+            browser
+                .evaluate("document.querySelectorAll('details').forEach(setup => setup.open = true)")
+                .await;
+            assert_sound(&mut browser, "new key").await;
+            assert_eq!(browser.audit().await, Vec::<String>::new(), "new key");
+        }
     }
+    let platform = Visitor::with_key(&stage.gateway, &stage.platform()).await;
+    browser.set_cookie(&platform.base, SESSION, &platform.cookie(SESSION).unwrap()).await;
+    browser.open(&format!("{}/console/tenants", platform.base)).await;
+    assert_sound(&mut browser, "tenants").await;
+    assert_eq!(browser.audit().await, Vec::<String>::new(), "tenants");
     browser.close().await;
 }
 

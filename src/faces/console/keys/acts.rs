@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use axum::extract::Path;
 use axum::response::Response;
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Map;
 
+use super::id_of;
 use super::setup::{NEW_KEY_MEMORY_BYTES, new_key};
-use super::{href_of, id_of};
+use crate::domain::id::KeyId;
 use crate::domain::tenant::Action;
 use crate::faces::console::act::{VisitorAct, perform};
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
-use crate::gateway::{GatewayError, KeyRequest};
+use crate::gateway::{GatewayError, KeyCreated, KeyRequest, KeyRotated};
 
 /// Longest life of a key that is chosen in days: ten years.
 const DAYS_MAX: i64 = 3650;
@@ -22,12 +23,31 @@ const OVERLAP_S: u32 = 24 * 60 * 60;
 
 /// Makes a key, and shows it.
 pub(in crate::faces::console) async fn create(visit: PageVisit) -> Response {
-    let made = made(&visit).await;
-    made.unwrap_or_else(|error| visit.failed(Section::Keys, &error))
+    match made(&visit).await {
+        Ok(created) => shown(&visit, &created, None).await,
+        Err(error) => visit.failed(Section::Keys, &error),
+    }
 }
 
-async fn made(visit: &PageVisit) -> Result<Response, GatewayError> {
-    visit.needs_tenant()?;
+/// Shows a new key. Where that fails, the page says that there is one all the same.
+async fn shown(
+    visit: &PageVisit,
+    created: &KeyCreated,
+    replaced: Option<(String, DateTime<Utc>)>,
+) -> Response {
+    let shown = new_key(visit, created, replaced).await;
+    shown
+        .unwrap_or_else(|error| visit.failed_with(Section::Keys, &error, &unshown(&created.key.name, &error)))
+}
+
+/// Returns what is said of a key that was made and cannot be shown.
+fn unshown(name: &str, error: &GatewayError) -> String {
+    format!(
+        "The key '{name}' was made, and cannot be shown: {error}. Revoke it at Keys, and make another one."
+    )
+}
+
+async fn made(visit: &PageVisit) -> Result<KeyCreated, GatewayError> {
     let names = ["role", "name", "owner", "expires_in_days"];
     let fields = names.map(|name| (name, visit.field(name).trim().to_owned()));
     let act = VisitorAct {
@@ -35,7 +55,9 @@ async fn made(visit: &PageVisit) -> Result<Response, GatewayError> {
         ..VisitorAct::new("keys.create", Action::ManageKeys)
     };
     let (gateway, caller, now) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()), visit.now());
+    let (id, memory) = (once(visit), visit.expecting(NEW_KEY_MEMORY_BYTES));
     let work = async move {
+        let id = id?;
         let [role, name, owner, days] = fields.map(|(_, value)| value);
         let days = days_of(&days)?;
         let text = |text: String| Some(text).filter(|text| !text.is_empty());
@@ -46,12 +68,23 @@ async fn made(visit: &PageVisit) -> Result<Response, GatewayError> {
             identity_id: None,
             settings: Map::new(),
             expires_at: days.map(|days| now + days),
+            id,
         };
+        memory.await?;
         gateway.tenants.create_key(&caller, request).await
     };
-    visit.expect(NEW_KEY_MEMORY_BYTES).await?;
-    let created = perform(visit, act, work).await?;
-    new_key(visit, &created, None).await
+    perform(visit, act, work).await
+}
+
+/// Returns the id of the key that a form makes, however often it is sent; `None` for a request that comes from no page.
+fn once(visit: &PageVisit) -> Result<Option<KeyId>, GatewayError> {
+    let text = visit.field("once");
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let id = visit.secret().and_then(|secret| secret.once_id(text, visit.now()));
+    let old = || GatewayError::Conflict("this form is too old: load the page of keys again".to_owned());
+    id.map(|id| Some(KeyId(id))).ok_or_else(old)
 }
 
 /// Reads the number of days after which a key ends; `None` for a key that does not.
@@ -69,34 +102,36 @@ pub(in crate::faces::console) async fn on_key(
     Path((id, verb)): Path<(String, String)>,
     visit: PageVisit,
 ) -> Response {
-    let done = match verb.as_str() {
-        "rotate" => rotated(&visit, &id).await,
-        "revoke" => {
-            let done = revoked(&visit, &id).await;
-            return visit.answer_act(Section::Keys, &format!("{}/{id}", Section::Keys.href()), done);
-        }
-        _ => Err(GatewayError::NotFound("page")),
-    };
-    done.unwrap_or_else(|error| visit.failed(Section::Keys, &error))
+    let href = format!("{}/{id}", Section::Keys.href());
+    match verb.as_str() {
+        "rotate" => match rotated(&visit, &id).await {
+            Ok(rotated) => shown(&visit, &rotated.created, Some((href, rotated.ends_at))).await,
+            Err(error) => visit.failed(Section::Keys, &error),
+        },
+        "revoke" => visit.answer_act(Section::Keys, &href, revoked(&visit, &id).await),
+        _ => visit.failed(Section::Keys, &GatewayError::NotFound("page")),
+    }
 }
 
-async fn rotated(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
-    visit.needs_tenant()?;
-    let id = id_of(id)?;
+async fn rotated(visit: &PageVisit, id: &str) -> Result<KeyRotated, GatewayError> {
+    let id = id_of(id);
     let act = VisitorAct::new("keys.rotate", Action::ManageKeys);
     let (gateway, caller) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()));
-    let work = async move { gateway.tenants.rotate_key(&caller, id, OVERLAP_S).await };
-    visit.expect(NEW_KEY_MEMORY_BYTES).await?;
-    let rotated = perform(visit, act, work).await?;
-    new_key(visit, &rotated.created, Some((href_of(id), rotated.ends_at))).await
+    let memory = visit.expecting(NEW_KEY_MEMORY_BYTES);
+    let work = async move {
+        let id = id?;
+        memory.await?;
+        gateway.tenants.rotate_key(&caller, id, OVERLAP_S).await
+    };
+    perform(visit, act, work).await
 }
 
 async fn revoked(visit: &PageVisit, id: &str) -> Result<(), GatewayError> {
-    visit.needs_tenant()?;
-    let id = id_of(id)?;
+    let id = id_of(id);
     let act = VisitorAct::new("keys.revoke", Action::ManageKeys);
     let (gateway, attempt) = (Arc::clone(visit.gateway()), visit.attempt().clone());
     let work = async move {
+        let id = id?;
         gateway.tenants.revoke_key(&attempt.caller, id).await?;
         // if this fails, the key is revoked once more, which is no error
         gateway.consent.withdraw_of(&attempt, id).await
@@ -107,6 +142,15 @@ async fn revoked(visit: &PageVisit, id: &str) -> Result<(), GatewayError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_cannot_be_shown_is_named() {
+        let text = unshown("laptop", &GatewayError::Unavailable);
+        assert!(
+            text.starts_with("The key 'laptop' was made, and cannot be shown: the gateway cannot reach"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn lives_are_whole_days() {

@@ -40,7 +40,11 @@ struct KeyPage {
 
 /// Shows the page.
 pub(in crate::faces::console) async fn show(Path(id): Path<String>, visit: PageVisit) -> Response {
-    visit.answer_sensitive("keys.get", Section::Keys, key(&visit, &id)).await
+    visit
+        .answer_sensitive("keys.get", Section::Keys, move |visit| {
+            Box::pin(async move { key(visit, &id).await })
+        })
+        .await
 }
 
 async fn key(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {

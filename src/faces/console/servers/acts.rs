@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::Path;
 use axum::response::Response;
 
-use super::{href_of, href_of_tool};
+use super::{href_of, href_of_tool, tool_of};
 use crate::domain::id::{is_name, is_tool_name};
 use crate::domain::tenant::Action;
 use crate::faces::console::act::{VisitorAct, perform};
@@ -89,14 +89,11 @@ pub(in crate::faces::console) async fn on_server(
 
 async fn act_on_server(visit: &PageVisit, name: &str, verb: &str) -> Result<(), GatewayError> {
     let verb = ServerVerb::parse(verb).ok_or(GatewayError::NotFound("page"))?;
-    if !is_name(name) {
-        return Err(GatewayError::NotFound("server"));
-    }
-    visit.needs_tenant()?;
-    let act = VisitorAct { server: Some(name.to_owned()), ..verb.act() };
+    let act = VisitorAct { server: known(name), ..verb.act() };
     let (gateway, caller, name) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()), name.to_owned());
     // boxed: the future of a listing is large
     let work = Box::pin(async move {
+        needs_name(&name)?;
         let servers = &gateway.servers;
         let switched = |enabled| ServerChange { enabled: Some(enabled), ..ServerChange::default() };
         let done = match verb {
@@ -112,6 +109,24 @@ async fn act_on_server(visit: &PageVisit, name: &str, verb: &str) -> Result<(), 
     perform(visit, act, work).await
 }
 
+/// Returns the server for the record of an act; `None` for a text that no server is named by.
+fn known(name: &str) -> Option<String> {
+    is_name(name).then(|| name.to_owned())
+}
+
+fn needs_name(name: &str) -> Result<(), GatewayError> {
+    if is_name(name) { Ok(()) } else { Err(GatewayError::NotFound("server")) }
+}
+
+/// Does something about the tool that the form names, and shows it.
+pub(in crate::faces::console) async fn on_named_tool(
+    Path((name, verb)): Path<(String, String)>,
+    visit: PageVisit,
+) -> Response {
+    let tool = tool_of(visit.field("tool"));
+    on_tool(Path((name, tool, verb)), visit).await
+}
+
 /// Does something about a tool, and shows it.
 pub(in crate::faces::console) async fn on_tool(
     Path((name, tool, verb)): Path<(String, String, String)>,
@@ -123,16 +138,13 @@ pub(in crate::faces::console) async fn on_tool(
 
 async fn act_on_tool(visit: &PageVisit, (name, tool): (&str, &str), verb: &str) -> Result<(), GatewayError> {
     let verb = ToolVerb::parse(verb).ok_or(GatewayError::NotFound("page"))?;
-    if !is_name(name) {
-        return Err(GatewayError::NotFound("server"));
-    }
-    visit.needs_tenant()?;
     let pin = visit.field("pin").to_owned();
     let fields = if verb == ToolVerb::Approve { vec![("pin", pin.clone())] } else { Vec::new() };
-    let act = VisitorAct { server: Some(name.to_owned()), fields, ..verb.act() };
+    let act = VisitorAct { server: known(name), tool: Some(tool.to_owned()), fields, ..verb.act() };
     let (gateway, caller) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()));
     let (name, tool) = (name.to_owned(), tool.to_owned());
     let work = async move {
+        needs_name(&name)?;
         let servers = &gateway.servers;
         if !is_tool_name(&tool) {
             // finds the server first all the same: an impossible name must not tell more than a missing one

@@ -5,7 +5,7 @@ use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::{error_of, facts, href_of, href_of_tool, path_of, state_of, tone, tool};
+use super::{error_of, facts, field_of, href_of, href_of_tool, path_of, state_of, tone, tool};
 use crate::domain::id::{is_name, is_tool_name};
 use crate::domain::server_url::masked;
 use crate::domain::tenant::Action;
@@ -32,6 +32,8 @@ struct ActButton {
 /// Tool in the list.
 struct ToolLine {
     name: String,
+    /// Name as a field of a form has it.
+    field: String,
     href: String,
     description: String,
     tier: &'static str,
@@ -148,6 +150,7 @@ fn line(visit: &PageVisit, server: &str, tool: &ToolView) -> ToolLine {
     };
     ToolLine {
         name: tool.name.clone(),
+        field: field_of(&tool.name),
         href: href_of_tool(server, &tool.name),
         description: short(&description, DESCRIPTION_CHARS_MAX),
         tier: tier.as_str(),
@@ -155,6 +158,6 @@ fn line(visit: &PageVisit, server: &str, tool: &ToolView) -> ToolLine {
         tone: tone(tool.state),
         drift: tool.drift.map(|(drift, _)| drift.sentence()),
         is_waiting: matches!(tool.state, PinState::Pending | PinState::Changed),
-        act: act.map(|(verb, label)| ActButton { action: path_of(server, &tool.name, verb), label }),
+        act: act.map(|(verb, label)| ActButton { action: path_of(server, verb), label }),
     }
 }

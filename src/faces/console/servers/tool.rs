@@ -4,7 +4,7 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::{facts, href_of, path_of, tone};
+use super::{facts, field_of, href_of, path_of, tone};
 use crate::domain::diff::Diff;
 use crate::domain::id::is_tool_name;
 use crate::domain::tenant::Action;
@@ -35,6 +35,8 @@ struct ToolPage {
     /// Path of the server's page.
     server_href: String,
     name: String,
+    /// Name as a field of a form has it.
+    field: String,
     tier: &'static str,
     state: &'static str,
     tone: &'static str,
@@ -86,7 +88,7 @@ fn described(visit: &PageVisit, server: &str, tool: &ToolView) -> ToolPage {
     let definition = LongText::of(&indented(&tool.definition));
     let is_waiting = matches!(tool.state, PinState::Pending | PinState::Changed);
     let is_blocked = tool.state == PinState::Blocked;
-    let path = |verb: &str, fits: bool| fits.then(|| path_of(server, &tool.name, verb));
+    let path = |verb: &str, fits: bool| fits.then(|| path_of(server, verb));
     let nav = visit.nav(Section::Servers);
     ToolPage {
         csrf: nav.csrf.clone(),
@@ -94,6 +96,7 @@ fn described(visit: &PageVisit, server: &str, tool: &ToolView) -> ToolPage {
         server: server.to_owned(),
         server_href: href_of(server),
         name: tool.name.clone(),
+        field: field_of(&tool.name),
         tier: tier.as_str(),
         state: tool.state.as_str(),
         tone: tone(tool.state),
