@@ -148,7 +148,7 @@ pub struct LoginOptions {
     pub public_url: Option<PublicUrl>,
     /// Tolerated difference of clocks, in seconds.
     pub leeway_s: i64,
-    /// Whether scopes of a token refuse what they do not allow, so that clients ask for more. Otherwise they hide it.
+    /// True if scopes of a token refuse what they do not allow, so that clients ask for more; false if they hide it.
     pub step_up: bool,
     /// Longest lifetime of a token, in seconds.
     pub lifetime_max_s: i64,

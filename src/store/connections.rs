@@ -84,7 +84,7 @@ pub struct LoginClaim {
 pub enum LoginTurn {
     /// There is one.
     Held(SealedToken),
-    /// This replica is to ask for one.
+    /// Right of the asking replica to ask the token endpoint.
     Granted(Box<LoginClaim>),
     /// Another replica asks for one.
     UnderWay,

@@ -80,7 +80,7 @@ pub enum Until {
     Elapsed(Duration),
     /// Answers, over all clients.
     Answers(u64),
-    /// So many requests a second for this time, over all clients. Latencies count from when a request was due.
+    /// Requests a second, and the time of the load, over all clients. Latencies count from when a request was due.
     Paced(u32, Duration),
 }
 

@@ -50,7 +50,7 @@ impl VisitorAct {
 /// role forbids, or that takes a tenant and has none, is refused before anything else is looked at.
 ///
 /// # Errors
-/// That of the role or of `work`, or [`GatewayError::Unavailable`] if the act could not be recorded.
+/// Error of the role or of `work`, or [`GatewayError::Unavailable`] if the act could not be recorded.
 pub(super) async fn perform<T: Send + 'static>(
     visit: &PageVisit,
     act: VisitorAct,

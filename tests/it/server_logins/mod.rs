@@ -33,7 +33,7 @@ impl Replicas {
         Replicas { stage, others }
     }
 
-    /// The same caller at each replica.
+    /// Returns a caller at each replica.
     fn each(&self, api: &Api) -> [Api; 3] {
         [api.clone(), self.others[0].ask_as(api), self.others[1].ask_as(api)]
     }

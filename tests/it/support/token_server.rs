@@ -25,7 +25,7 @@ pub enum TokenMood {
     Broken,
     /// Nothing, for longer than anybody waits.
     Silent,
-    /// Nothing until the mood changes, and then what the new one answers.
+    /// No answer until the mood changes, and then what the new one answers.
     Held,
     /// More than anybody reads.
     Huge,
@@ -33,7 +33,7 @@ pub enum TokenMood {
     Elsewhere(String),
     /// A page of HTML, with status 200.
     Html,
-    /// This body, with status 200.
+    /// Body of the answer, with status 200.
     Raw(String),
 }
 

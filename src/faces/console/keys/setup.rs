@@ -55,7 +55,7 @@ struct NewKeyPage<'a> {
 /// Returns the page that shows a new key, which replaces the key of a page until a time.
 ///
 /// # Errors
-/// That of [`PageVisit::show`]. The key exists all the same.
+/// Error of [`PageVisit::show`]. The key exists all the same.
 pub(super) async fn new_key(
     visit: &PageVisit,
     created: &KeyCreated,

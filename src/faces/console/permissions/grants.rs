@@ -48,7 +48,7 @@ pub(super) struct GrantsShown {
 /// Loads the grants that a visitor may see.
 ///
 /// # Errors
-/// That of the use case.
+/// Error of the use case.
 pub(super) async fn load(visit: &PageVisit) -> Result<GrantsShown, GatewayError> {
     let fetched = i64::try_from(GRANTS_MAX).unwrap_or(0) + 1;
     let rows = visit.gateway().consent.list_grants(visit.caller(), Uuid::max(), fetched).await?;

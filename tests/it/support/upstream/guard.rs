@@ -9,7 +9,7 @@ use serde_json::json;
 
 type Accepts = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// What the server asks for: nothing, until it is told.
+/// Tokens that the server asks for: none, until it is told.
 #[derive(Default)]
 pub(super) struct Guard {
     accepts: Mutex<Option<Accepts>>,
