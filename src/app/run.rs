@@ -390,6 +390,8 @@ fn gateway_options(
             timeout: config.oauth.timeout,
             // a lease that ends during its request would let another replica ask as well
             lease: config.oauth.refresh_lease.max(config.oauth.timeout),
+            keep: config.oauth.connect_ttl,
+            metadata_url: config.oauth.client_metadata_url.clone(),
         },
         tracer: None,
         live_settings,

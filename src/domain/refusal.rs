@@ -70,6 +70,10 @@ text_enum! {
         UpstreamAuthUnavailable = "upstream_auth_unavailable",
         /// Check 12: the upstream, or its login service, refuses the gateway's own credentials.
         UpstreamAuthRefused = "upstream_auth_refused",
+        /// Check 12: a person has to log in at the upstream first.
+        UpstreamLoginRequired = "upstream_login_required",
+        /// Check 12: the upstream names another authorization server than the one that an administrator confirmed.
+        UpstreamAuthChanged = "upstream_auth_changed",
         /// Check 12: the activity record could not be committed.
         RecordUnavailable = "record_unavailable",
         /// The rest of a cut result cannot be read now.
@@ -100,6 +104,7 @@ impl Code {
             | Code::ServerUnavailable
             | Code::UpstreamAuthUnavailable
             | Code::UpstreamAuthRefused
+            | Code::UpstreamAuthChanged
             | Code::RecordUnavailable
             | Code::CacheUnavailable => Class::Limit,
             Code::UpstreamTimeout
@@ -111,6 +116,7 @@ impl Code {
             Code::NotFound => Class::NotFound,
             Code::OperationNotPermitted
             | Code::InsufficientScope
+            | Code::UpstreamLoginRequired
             | Code::PolicyDenied
             | Code::ConsentPending
             | Code::ConsentDenied
@@ -174,6 +180,8 @@ pub struct Refusal {
     pub consent_id: Option<Uuid>,
     /// Words of the person who decided, fit for a quotation; `None` without any.
     pub approver_says: Option<String>,
+    /// URL of a page on which the caller can do what is missing; `None` without one.
+    pub page: Option<Box<str>>,
 }
 
 impl Refusal {
@@ -187,6 +195,7 @@ impl Refusal {
             retry_after_s: None,
             consent_id: None,
             approver_says: None,
+            page: None,
         }
     }
 

@@ -9,7 +9,8 @@ mod state;
 pub use self::attributed::{attributed, attributed_log, attributed_result};
 pub use self::held::{held_question, is_answer};
 pub use self::input::{
-    Asked, CONSENT_KEY, Capabilities, HELD_KEY, Misfit, QUESTION_BYTES_MAX, TooLarge, has_other_spelling,
+    Asked, CONSENT_KEY, Capabilities, HELD_KEY, LOGIN_KEY, Misfit, QUESTION_BYTES_MAX, TooLarge,
+    has_other_spelling,
 };
 pub use self::state::{Bound, HeldQuestion, RoundConsent, State};
 pub use super::relay::QuestionKind;

@@ -127,16 +127,29 @@ pub enum Place<'a> {
         /// URL of the token endpoint.
         endpoint: &'a str,
     },
-    /// Access token for a server, bound to the place of that server.
+    /// Token for a server, bound to the place of that server.
     ServerToken {
         /// Tenant of the server.
         tenant: TenantId,
         /// Id of the server.
         server: ServerId,
+        /// Principal whose token it is; nil for the tenant's.
+        principal: Uuid,
+        /// Use of the token: `access` or `refresh`.
+        part: &'a str,
         /// Generation of the login's configuration.
         client: Uuid,
         /// Place that the token is for.
         place: &'a str,
+    },
+    /// Part of a person's login at a server that is under way.
+    ConnectFlow {
+        /// Tenant of the server.
+        tenant: TenantId,
+        /// Id of the login.
+        flow: Uuid,
+        /// Content: `verifier` or `tokens`.
+        part: &'a str,
     },
     /// Text that was cut off a result.
     CachedText {
@@ -241,12 +254,21 @@ impl Place<'_> {
                 out.extend(server.0.as_bytes());
                 out.extend(endpoint.as_bytes());
             }
-            Place::ServerToken { tenant, server, client, place } => {
+            Place::ServerToken { tenant, server, principal, part, client, place } => {
                 out.extend(b"server token\0");
                 out.extend(tenant.0.as_bytes());
                 out.extend(server.0.as_bytes());
+                out.extend(principal.as_bytes());
                 out.extend(client.as_bytes());
+                out.extend(part.as_bytes());
+                out.extend(b"\0");
                 out.extend(place.as_bytes());
+            }
+            Place::ConnectFlow { tenant, flow, part } => {
+                out.extend(b"connect flow\0");
+                out.extend(tenant.0.as_bytes());
+                out.extend(flow.as_bytes());
+                out.extend(part.as_bytes());
             }
             Place::WebSession { tenant, session } => {
                 out.extend(b"web session\0");

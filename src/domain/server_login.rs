@@ -1,10 +1,12 @@
 //! Logins of the gateway at the servers behind it (OAuth): kinds, states, and what servers and providers say about them.
 
 mod discovery;
+mod flow;
 
 pub use self::discovery::{
-    AuthorizationServer, ProtectedResource, TokenChallenge, metadata_urls, resource_urls,
+    AuthorizationServer, CodeEndpoints, ProtectedResource, TokenChallenge, metadata_urls, resource_urls,
 };
+pub use self::flow::FlowState;
 
 use super::text_enum::text_enum;
 
@@ -16,7 +18,32 @@ text_enum! {
     pub enum LoginKind {
         /// The gateway logs in as itself, with an id and a secret of its own (RFC 6749, section 4.4).
         ClientCredentials = "client_credentials",
+        /// Each person logs in for themselves, in a browser (RFC 6749, section 4.1, with PKCE).
+        AuthorizationCode = "authorization_code",
     }
+}
+
+text_enum! {
+    /// Way in which the gateway became known to an authorization server.
+    pub enum Registration {
+        /// An administrator gave the client id.
+        Given = "given",
+        /// The client id is the URL of the gateway's metadata (Client ID Metadata Document).
+        MetadataDocument = "metadata_document",
+        /// The gateway registered itself (RFC 7591).
+        Dynamic = "dynamic",
+    }
+}
+
+/// Reason why a person has to log in at a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LoginNeed {
+    /// The person has not logged in yet.
+    First,
+    /// The login has ended: its tokens are refused, or there is none that renews them.
+    Ended,
+    /// The server asks for more scopes.
+    MoreScopes,
 }
 
 text_enum! {
@@ -26,6 +53,8 @@ text_enum! {
         Basic = "client_secret_basic",
         /// Id and secret in the form.
         Post = "client_secret_post",
+        /// The id alone: a public client.
+        Public = "none",
     }
 }
 
@@ -38,7 +67,7 @@ text_enum! {
         Connected = "connected",
         /// The token endpoint gave no token the last time, and is asked again later.
         Waiting = "waiting",
-        /// The token endpoint or the server refuses the gateway's credentials: an administrator has to act.
+        /// The token endpoint or the server refuses the login: an administrator or the person has to act.
         LoginRequired = "login_required",
     }
 }

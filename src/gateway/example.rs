@@ -136,7 +136,12 @@ impl Options {
                 allowed_hosts: Vec::new(),
                 browser: None,
             },
-            server_logins: ServerLoginOptions { timeout: SECOND, lease: SECOND },
+            server_logins: ServerLoginOptions {
+                timeout: SECOND,
+                lease: SECOND,
+                keep: SECOND,
+                metadata_url: None,
+            },
             tracer: None,
             live_settings: Arc::new(Unread),
         }

@@ -1,12 +1,13 @@
 //! Floor 2: the use cases. The only floor that knows both store and upstream; it returns values, never HTTP or JSON-RPC.
 //!
 //! Each folder is a wing with one owner. A wing uses those after it in this list and never one before it: `upkeep`,
-//! `servers`, `calls`, `search`, `consent`, `log`, `mailbox`, `sessions`, `tenants`, `catalog`. The files beside the folders are shared by all wings and know
+//! `servers`, `calls`, `connect`, `search`, `consent`, `log`, `mailbox`, `sessions`, `tenants`, `catalog`. The files beside the folders are shared by all wings and know
 //! none of them.
 
 mod calls;
 mod catalog;
 mod clock;
+mod connect;
 mod consent;
 mod credentials;
 mod error;
@@ -40,6 +41,9 @@ pub use calls::{
 pub use catalog::{
     Catalog, DirectPage, DirectView, ListKey, ListPlan, Offer, OffersPage, OffersView, ServerEntry,
     ServerState, ServerStates, Tool, ToolCounts, View,
+};
+pub use connect::{
+    Arrival, Connect, ConnectBegun, ConnectEnd, ConnectFault, ConnectPage, Departure, Returned,
 };
 pub use consent::{
     Consent, ConsentBoard, ConsentEnd, ConsentHeard, ConsentMeasures, ConsentNews, ConsentView,
@@ -103,6 +107,8 @@ pub struct Gateway {
     pub sessions: Arc<ClientSessions>,
     /// Calls of tools, prompts and resources.
     pub calls: Arc<Calls>,
+    /// Logins of people at servers.
+    pub connect: Arc<Connect>,
     /// Upstream servers, and decisions about them.
     pub servers: Arc<Servers>,
     /// Background tasks.
@@ -125,7 +131,8 @@ impl Gateway {
             .with_memory(options.memory)
             .with_programs(options.stdio.clone(), journal.clone());
         let (options, life) = (Arc::new(options), Arc::new(Lifecycle::default()));
-        let logins = ServerLogins::new(store.clone(), pool.token_client(), Arc::clone(&options));
+        let logins =
+            ServerLogins::new(store.clone(), pool.token_client(), Arc::clone(&options), Arc::clone(&life));
         let upstreams = Arc::new(pool.with_tokens(Arc::new(logins)));
         let ground = Ground { store, upstreams, options, life };
         let tenants = Arc::new(Tenants::new(&ground));
@@ -134,7 +141,8 @@ impl Gateway {
         let consent = Arc::new(Consent::new(&ground, &tenants));
         let mailbox = Arc::new(Mailbox::new(&ground));
         let sessions = Arc::new(ClientSessions::new(&ground));
-        let calls = Arc::new(Calls::new(&ground, &tenants, &log, (&consent, &mailbox)));
+        let connect = Arc::new(Connect::new(&ground, &tenants));
+        let calls = Arc::new(Calls::new(&ground, &tenants, &log, (&consent, &mailbox, &connect)));
         let servers = Arc::new(Servers::new(&ground, egress, &tenants, &log, (journal, lines)));
         let upkeep = Arc::new(Upkeep::new(
             &ground,
@@ -155,6 +163,7 @@ impl Gateway {
             mailbox,
             sessions,
             calls,
+            connect,
             servers,
             upkeep,
         })

@@ -168,13 +168,17 @@ pub struct LoginOptions {
     pub browser: Option<BrowserLoginOptions>,
 }
 
-/// Settings of the gateway's logins at servers.
-#[derive(Clone, Copy, Debug)]
+/// Settings of logins at servers.
+#[derive(Clone, Debug)]
 pub struct ServerLoginOptions {
     /// Time limit of a request to a token endpoint.
     pub timeout: Duration,
     /// Time for which one replica alone asks a token endpoint.
     pub lease: Duration,
+    /// Time for which a login that was begun can be completed.
+    pub keep: Duration,
+    /// URL of the metadata that is the gateway's client id at authorization servers; `None` for its own, one for each login.
+    pub metadata_url: Option<String>,
 }
 
 /// Login by browser at an identity provider. `Debug` shows no secret.

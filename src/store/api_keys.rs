@@ -289,6 +289,7 @@ impl Store {
         if changes_hands {
             super::web_drafts::remove_of(&mut tx, tenant, key).await?;
             super::web_cookies::remove_of(&mut tx, tenant, key).await?;
+            super::connected::remove_of(&mut tx, tenant, key).await?;
         }
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await?;
         row.try_into()
@@ -317,6 +318,7 @@ impl Store {
         super::response_cache::remove_of(&mut tx, tenant, key).await?;
         super::web_drafts::remove_of(&mut tx, tenant, key).await?;
         super::web_cookies::remove_of(&mut tx, tenant, key).await?;
+        super::connected::remove_of(&mut tx, tenant, key).await?;
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await.map(drop)
     }
 

@@ -1,9 +1,9 @@
-//! Tokens of the gateway at servers, sealed. One replica at a time asks for a new one: it holds a lease, and no transaction, meanwhile.
+//! Tokens at servers, sealed: those of the gateway itself, and those of people. One replica at a time asks for a new one: it holds a
+//! lease, and no transaction, meanwhile.
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-use sqlx::FromRow;
+use sqlx::{AssertSqlSafe, FromRow};
 use uuid::Uuid;
 
 use super::revisions;
@@ -11,11 +11,13 @@ use super::secrets::{self, DataKey};
 use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
-use crate::domain::id::{ReplicaId, ServerId, TenantId};
-use crate::domain::server_login::LoginState;
+use crate::domain::id::{ServerId, TenantId};
+use crate::domain::server_login::{LoginKind, LoginState};
 
 /// Seconds without a failure after which earlier failures do not count.
 const FORGIVEN_AFTER_S: f64 = 600.0;
+/// Most tokens in a minute that are asked for because the server refused one. Beyond it, a refusal is taken to be about the request.
+const REFUSED_PER_MINUTE: i32 = 6;
 
 /// Login whose token is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,8 +26,25 @@ pub struct LoginOf {
     pub tenant: TenantId,
     /// Id of the server.
     pub server: ServerId,
+    /// Principal whose login it is; `None` for the tenant's.
+    pub principal: Option<Uuid>,
     /// Generation of the login's configuration.
     pub client: Uuid,
+}
+
+/// Sealed text, and the data key that seals it.
+#[derive(Clone, Debug)]
+pub struct SealedText {
+    /// Id of the data key.
+    pub data_key_id: Uuid,
+    /// Envelope of the text.
+    pub sealed: Vec<u8>,
+}
+
+impl SealedText {
+    pub(super) fn of(data_key_id: Option<Uuid>, sealed: Option<Vec<u8>>) -> Option<SealedText> {
+        Some(SealedText { data_key_id: data_key_id?, sealed: sealed? })
+    }
 }
 
 /// Token as it is stored.
@@ -35,19 +54,17 @@ pub struct SealedToken {
     pub generation: i64,
     /// URL of the server without its query, for which the token is.
     pub place: String,
-    /// Id of the data key that seals the token.
-    pub data_key_id: Uuid,
     /// Envelope of the token.
-    pub sealed: Vec<u8>,
+    pub token: SealedText,
     /// Seconds until the token ends; `None` if the provider does not say.
     pub expires_s: Option<f64>,
-    /// Seconds until the next token is to be asked for; `None` if the provider does not say.
+    /// Seconds until the next token is to be asked for; `None` if the provider does not say, or nothing renews it.
     pub renew_s: Option<f64>,
     /// Wrapped data keys of the tenant.
     pub keys: Vec<DataKey>,
 }
 
-/// Right of this replica to ask the token endpoint.
+/// Right of one request to ask the token endpoint.
 #[derive(Clone, Debug)]
 pub struct LoginClaim {
     /// Login whose token is asked for.
@@ -58,6 +75,8 @@ pub struct LoginClaim {
     pub generation: i64,
     /// Failures so far.
     pub failures: u32,
+    /// Way of logging in.
+    pub kind: LoginKind,
     /// URL of the server without its query.
     pub place: String,
     /// URL of the token endpoint.
@@ -70,13 +89,26 @@ pub struct LoginClaim {
     pub client_id: String,
     /// Way of authentication, a word of [`ClientAuthWay`](crate::domain::server_login::ClientAuthWay).
     pub client_auth: String,
-    /// Id of the data key that seals the client secret.
-    pub data_key_id: Uuid,
-    /// Envelope of the client secret.
-    pub client_sealed: Vec<u8>,
+    /// Client secret; `None` for a public client.
+    pub client_secret: Option<SealedText>,
+    /// Token that renews a person's login; `None` for the gateway's own.
+    pub refresh: Option<SealedText>,
     /// Wrapped data keys of the tenant.
     pub keys: Vec<DataKey>,
-    by: ReplicaId,
+    id: Uuid,
+}
+
+/// Tokens to be stored.
+#[derive(Clone, Debug, Default)]
+pub struct NewTokens {
+    /// Access token; `None` if the answer had none that can be used.
+    pub access: Option<SealedText>,
+    /// Token that renews it; `None` to keep the one of before.
+    pub refresh: Option<SealedText>,
+    /// Seconds until the access token ends; `None` if the provider does not say.
+    pub expires_s: Option<f64>,
+    /// Seconds until the next one is to be asked for.
+    pub renew_s: Option<f64>,
 }
 
 /// Answer to a replica that wants a token.
@@ -84,10 +116,14 @@ pub struct LoginClaim {
 pub enum LoginTurn {
     /// There is one.
     Held(SealedToken),
-    /// Right of the asking replica to ask the token endpoint.
+    /// Right of the asking request to ask the token endpoint.
     Granted(Box<LoginClaim>),
-    /// Another replica asks for one.
+    /// Another request asks for one.
     UnderWay,
+    /// The server refuses a token after many others of this minute.
+    RefusedAgain,
+    /// The person has to log in; true if there was a login before.
+    Needed(bool),
     /// The last request failed a short time ago.
     Failed {
         /// Seconds until the next.
@@ -101,35 +137,17 @@ pub enum LoginTurn {
     Gone,
 }
 
-/// Connection as it may be shown.
-#[derive(Clone, Debug, FromRow)]
-pub struct ConnectionRow {
-    /// Id of the connection.
-    pub connection_id: Uuid,
-    /// Principal whose login it is; `None` for the tenant's.
-    pub principal_id: Option<Uuid>,
-    /// State, a word of [`LoginState`].
-    pub state: String,
-    /// Number of tokens so far.
-    pub generation: i64,
-    /// End of the token; `None` without one, or if the provider does not say.
-    pub expires_at: Option<DateTime<Utc>>,
-    /// Time before which the token endpoint is not asked again; `None` after a success.
-    pub retry_at: Option<DateTime<Utc>>,
-    /// Failure of the last request; `None` after a success.
-    pub last_error: Option<String>,
-}
-
 #[derive(FromRow)]
 struct Configured {
+    kind: String,
     place: String,
     token_endpoint: String,
     resource: Option<String>,
     scopes: Vec<String>,
     client_id: String,
     client_auth: String,
-    data_key_id: Uuid,
-    client_sealed: Vec<u8>,
+    data_key_id: Option<Uuid>,
+    client_sealed: Option<Vec<u8>>,
 }
 
 #[derive(FromRow)]
@@ -139,8 +157,11 @@ struct Found {
     state: String,
     data_key_id: Option<Uuid>,
     sealed: Option<Vec<u8>>,
+    refresh_key_id: Option<Uuid>,
+    refresh_sealed: Option<Vec<u8>>,
     expires_s: Option<f64>,
     renew_s: Option<f64>,
+    refused_count: i32,
     is_leased: bool,
     retry_s: Option<f64>,
     failures: i32,
@@ -155,8 +176,59 @@ impl Found {
             && self.expires_s.is_none_or(|seconds| seconds > 0.0)
     }
 
+    /// Returns whether the server refused the token at hand, although it has not ended.
+    fn is_refused(&self, seen: Option<i64>) -> bool {
+        seen == Some(self.generation) && self.has_token(None)
+    }
+
     fn is_due(&self) -> bool {
         self.renew_s.is_some_and(|seconds| seconds <= 0.0)
+    }
+
+    fn pause(&self) -> Option<f64> {
+        self.retry_s.filter(|seconds| *seconds > 0.0)
+    }
+
+    /// Returns whether the token endpoint can give another token without a person.
+    fn is_renewable(&self, kind: LoginKind) -> bool {
+        match kind {
+            LoginKind::ClientCredentials => true,
+            LoginKind::AuthorizationCode => self.refresh_sealed.is_some(),
+        }
+    }
+
+    /// Returns the turn of whoever finds the row like this; `None` if it may ask the token endpoint.
+    fn turn(
+        &self,
+        kind: LoginKind,
+        place: &str,
+        seen: Option<i64>,
+        keys: impl FnOnce() -> Vec<DataKey>,
+    ) -> Option<LoginTurn> {
+        let is_renewable = self.is_renewable(kind);
+        let may_ask = !self.is_leased && self.pause().is_none() && is_renewable;
+        if self.has_token(seen) && !(self.is_due() && may_ask) {
+            let token = SealedText::of(self.data_key_id, self.sealed.clone());
+            return Some(token.map_or(LoginTurn::Gone, |token| {
+                let renew_s = self.renew_s.filter(|_| is_renewable);
+                let (generation, expires_s) = (self.generation, self.expires_s);
+                let place = place.to_owned();
+                LoginTurn::Held(SealedToken { generation, place, token, expires_s, renew_s, keys: keys() })
+            }));
+        }
+        let is_refused_again = self.is_refused(seen) && self.refused_count >= REFUSED_PER_MINUTE;
+        if is_refused_again && !self.is_leased {
+            return Some(LoginTurn::RefusedAgain);
+        }
+        if self.is_leased {
+            return Some(LoginTurn::UnderWay);
+        }
+        if !is_renewable {
+            return Some(LoginTurn::Needed(true));
+        }
+        let retry_s = self.pause()?;
+        let error = self.last_error.clone().unwrap_or_default();
+        Some(LoginTurn::Failed { retry_s, state: LoginState::parse(&self.state), error })
     }
 }
 
@@ -169,67 +241,47 @@ impl Store {
         &self,
         login: LoginOf,
         seen: Option<i64>,
-        by: ReplicaId,
         lease: Duration,
     ) -> Result<LoginTurn, StoreError> {
-        let LoginOf { tenant, server, client } = login;
-        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(login.tenant)).await?;
         let Some(configured) = configured(&mut tx, login).await? else { return Ok(LoginTurn::Gone) };
+        let Some(kind) = LoginKind::parse(&configured.kind) else {
+            let error = "this release does not know the kind of its login".to_owned();
+            let state = Some(LoginState::LoginRequired);
+            return Ok(LoginTurn::Failed { retry_s: 60.0, state, error });
+        };
+        let keys = secrets::keys(&mut tx, login.tenant).await?;
+        // without a lock: many wait for one request
+        let found = find(&mut tx, login, "").await?;
+        let turn = found.and_then(|found| found.turn(kind, &configured.place, seen, || keys.clone()));
+        if let Some(turn) = turn {
+            tx.commit().await?;
+            return Ok(turn);
+        }
+        if login.principal.is_none() {
+            add(&mut tx, login).await?;
+        }
+        let Some(found) = find(&mut tx, login, " for update").await? else {
+            tx.commit().await?;
+            return Ok(LoginTurn::Needed(false));
+        };
+        if let Some(turn) = found.turn(kind, &configured.place, seen, || keys.clone()) {
+            tx.commit().await?;
+            return Ok(turn);
+        }
+        let id = Uuid::new_v4();
         sqlx::query(
-            "insert into connections (tenant_id, connection_id, server_id, client_generation) values ($1, $2, $3, $4)
-             on conflict (tenant_id, server_id, coalesce(principal_id, '00000000-0000-0000-0000-000000000000'))
-             do update set client_generation = excluded.client_generation, state = 'none', sealed = null,
-                 data_key_id = null, lease_by = null, retry_at = null, failures = 0, last_error = null
-             where connections.client_generation <> excluded.client_generation",
-        )
-        .bind(tenant.0)
-        .bind(Uuid::now_v7())
-        .bind(server.0)
-        .bind(client)
-        .execute(&mut *tx)
-        .await?;
-        let found: Found = sqlx::query_as(
-            "select connection_id, generation, state, data_key_id, sealed,
-                 extract(epoch from expires_at - clock_timestamp())::float8 as expires_s,
-                 extract(epoch from renew_at - clock_timestamp())::float8 as renew_s,
-                 coalesce(lease_by is not null and lease_until > clock_timestamp(), false) as is_leased,
-                 extract(epoch from retry_at - clock_timestamp())::float8 as retry_s, failures, last_error
-             from connections where tenant_id = $1 and server_id = $2 and principal_id is null for update",
-        )
-        .bind(tenant.0)
-        .bind(server.0)
-        .fetch_one(&mut *tx)
-        .await?;
-        let retry_s = found.retry_s.filter(|seconds| *seconds > 0.0);
-        let may_ask = !found.is_leased && retry_s.is_none();
-        let keys = secrets::keys(&mut tx, tenant).await?;
-        if found.has_token(seen) && !(found.is_due() && may_ask) {
-            tx.commit().await?;
-            let (Some(sealed), Some(data_key_id)) = (found.sealed, found.data_key_id) else {
-                return Ok(LoginTurn::Gone);
-            };
-            let (expires_s, renew_s) = (found.expires_s, found.renew_s);
-            let (generation, place) = (found.generation, configured.place);
-            let token = SealedToken { generation, place, data_key_id, sealed, expires_s, renew_s, keys };
-            return Ok(LoginTurn::Held(token));
-        }
-        if found.is_leased {
-            tx.commit().await?;
-            return Ok(LoginTurn::UnderWay);
-        }
-        if let Some(retry_s) = retry_s {
-            tx.commit().await?;
-            let (state, error) = (LoginState::parse(&found.state), found.last_error.unwrap_or_default());
-            return Ok(LoginTurn::Failed { retry_s, state, error });
-        }
-        sqlx::query(
-            "update connections set lease_by = $3, lease_until = clock_timestamp() + make_interval(secs => $4)
+            "update connections set lease_by = $3, lease_until = clock_timestamp() + make_interval(secs => $4),
+                 refused_since = case when $5 and $6 = 0 then clock_timestamp() else refused_since end,
+                 refused_count = case when $5 then $6 + 1 else refused_count end
              where tenant_id = $1 and connection_id = $2",
         )
-        .bind(tenant.0)
+        .bind(login.tenant.0)
         .bind(found.connection_id)
-        .bind(by.0)
+        .bind(id)
         .bind(lease.as_secs_f64())
+        .bind(found.is_refused(seen))
+        .bind(found.refused_count)
         .execute(&mut *tx)
         .await?;
         tx.commit().await?;
@@ -238,41 +290,48 @@ impl Store {
             connection: found.connection_id,
             generation: found.generation,
             failures: found.failures.unsigned_abs(),
+            kind,
             place: configured.place,
             token_endpoint: configured.token_endpoint,
             resource: configured.resource,
             scopes: configured.scopes,
             client_id: configured.client_id,
             client_auth: configured.client_auth,
-            data_key_id: configured.data_key_id,
-            client_sealed: configured.client_sealed,
+            client_secret: SealedText::of(configured.data_key_id, configured.client_sealed),
+            refresh: SealedText::of(found.refresh_key_id, found.refresh_sealed),
             keys,
-            by,
+            id,
         })))
     }
 
-    /// Stores the token that a claimed request brought, and returns its number; `None` if the login was changed, or another
-    /// replica took over meanwhile.
+    /// Stores the tokens that a claimed request brought, also after its lease, and returns their number; `None` if the login was
+    /// changed, or another request brought some meanwhile. Without an access token the login waits for `pause`, after the failure `error`.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] if the tenant is deleted. Other errors come from the database.
-    pub async fn keep_token(
+    pub async fn keep_tokens(
         &self,
         claim: &LoginClaim,
-        (data_key_id, sealed): (Uuid, &[u8]),
-        (expires_s, renew_s): (Option<f64>, Option<f64>),
+        new: &NewTokens,
+        (pause, error): (Duration, Option<&str>),
     ) -> Result<Option<i64>, StoreError> {
-        let LoginOf { tenant, server, client } = claim.login;
+        let LoginOf { tenant, server, client, .. } = claim.login;
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         revisions::hold(&mut tx, tenant).await?;
+        let (access, refresh) = (new.access.as_ref(), new.refresh.as_ref());
         let generation: Option<i64> = sqlx::query_scalar(
-            "update connections set generation = generation + 1, state = 'connected', data_key_id = $6, sealed = $7,
-                 expires_at = clock_timestamp() + make_interval(secs => $8),
-                 renew_at = clock_timestamp() + make_interval(secs => $9),
-                 lease_by = null, retry_at = null, last_error = null,
-                 failures = case when failed_at > now() - make_interval(secs => $10) then failures else 0 end
-             where tenant_id = $1 and connection_id = $2 and client_generation = $3 and generation = $4 and lease_by = $5
-               and exists (select from server_oauth o where o.tenant_id = $1 and o.server_id = $11
+            "update connections set generation = generation + 1, data_key_id = $5, sealed = $6,
+                 state = case when $6::bytea is null then 'waiting' else 'connected' end,
+                 refresh_key_id = coalesce($7, refresh_key_id), refresh_sealed = coalesce($8, refresh_sealed),
+                 expires_at = clock_timestamp() + make_interval(secs => $9),
+                 renew_at = clock_timestamp() + make_interval(secs => $10), lease_by = null,
+                 retry_at = case when $6::bytea is null then clock_timestamp() + make_interval(secs => $13) end,
+                 last_error = $14,
+                 failures = case when $6::bytea is null then failures + 1
+                     when failed_at > now() - make_interval(secs => $11) then failures else 0 end,
+                 failed_at = case when $6::bytea is null then now() else failed_at end
+             where tenant_id = $1 and connection_id = $2 and client_generation = $3 and generation = $4
+               and exists (select from server_oauth o where o.tenant_id = $1 and o.server_id = $12
                    and o.client_generation = $3)
              returning generation",
         )
@@ -280,27 +339,31 @@ impl Store {
         .bind(claim.connection)
         .bind(client)
         .bind(claim.generation)
-        .bind(claim.by.0)
-        .bind(data_key_id)
-        .bind(sealed)
-        .bind(expires_s)
-        .bind(renew_s)
+        .bind(access.map(|access| access.data_key_id))
+        .bind(access.map(|access| access.sealed.as_slice()))
+        .bind(refresh.map(|refresh| refresh.data_key_id))
+        .bind(refresh.map(|refresh| refresh.sealed.as_slice()))
+        .bind(new.expires_s)
+        .bind(new.renew_s)
         .bind(FORGIVEN_AFTER_S)
         .bind(server.0)
+        .bind(pause.as_secs_f64())
+        .bind(error)
         .fetch_optional(&mut *tx)
         .await?;
         tx.commit().await?;
         Ok(generation)
     }
 
-    /// Notes that a claimed request brought no token. The token of before stays until it ends.
+    /// Notes that a claimed request brought no token. The token of before stays until it ends. With `is_over`, nothing renews the login
+    /// any more.
     ///
     /// # Errors
     /// The database is out of reach or fails.
     pub async fn login_failed(
         &self,
         claim: &LoginClaim,
-        state: LoginState,
+        (state, is_over): (LoginState, bool),
         retry: Duration,
         error: &str,
     ) -> Result<(), StoreError> {
@@ -309,30 +372,32 @@ impl Store {
             "update connections set lease_by = null, failures = failures + 1, failed_at = now(),
                  state = case when $5 = 'waiting' and sealed is not null and (expires_at is null or expires_at > now())
                      then 'connected' else $5 end,
-                 retry_at = clock_timestamp() + make_interval(secs => $6), last_error = $7
+                 retry_at = clock_timestamp() + make_interval(secs => $6), last_error = $7,
+                 refresh_sealed = case when $8 then null else refresh_sealed end,
+                 refresh_key_id = case when $8 then null else refresh_key_id end
              where tenant_id = $1 and connection_id = $2 and generation = $3 and lease_by = $4",
         )
         .bind(claim.login.tenant.0)
         .bind(claim.connection)
         .bind(claim.generation)
-        .bind(claim.by.0)
+        .bind(claim.id)
         .bind(state.as_str())
         .bind(retry.as_secs_f64())
         .bind(error)
+        .bind(is_over)
         .execute(&mut *tx)
         .await?;
         Ok(tx.commit().await?)
     }
 
-    /// Notes that a server refuses a token that had just been issued, and forgets the token. `retry` gives the pause after so
-    /// many failures.
+    /// Notes that a server refuses this token of the gateway at a listing, and forgets it. `retry` gives the pause after so many
+    /// failures.
     ///
     /// # Errors
     /// The database is out of reach or fails.
     pub async fn token_refused(
         &self,
-        login: LoginOf,
-        generation: i64,
+        (login, generation): (LoginOf, i64),
         error: &str,
         retry: impl Fn(u32) -> Duration + Send,
     ) -> Result<(), StoreError> {
@@ -379,34 +444,52 @@ impl Store {
         .await?;
         Ok(tx.commit().await?)
     }
+}
 
-    /// Returns the connections of a server.
-    ///
-    /// # Errors
-    /// The database is out of reach or fails.
-    pub async fn list_connections(
-        &self,
-        tenant: TenantId,
-        server: ServerId,
-    ) -> Result<Vec<ConnectionRow>, StoreError> {
-        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        let rows = sqlx::query_as(
-            "select connection_id, principal_id, state, generation, expires_at, retry_at, last_error
-             from connections where tenant_id = $1 and server_id = $2 order by connection_id",
-        )
-        .bind(tenant.0)
-        .bind(server.0)
-        .fetch_all(&mut *tx)
+/// Adds the row of the gateway's own login, or empties one of another generation.
+async fn add(tx: &mut Unit, login: LoginOf) -> Result<(), StoreError> {
+    sqlx::query(
+        "insert into connections (tenant_id, connection_id, server_id, client_generation) values ($1, $2, $3, $4)
+         on conflict (tenant_id, server_id, coalesce(principal_id, '00000000-0000-0000-0000-000000000000'))
+         do update set client_generation = excluded.client_generation, state = 'none', sealed = null,
+             data_key_id = null, lease_by = null, retry_at = null, failures = 0, last_error = null
+         where connections.client_generation <> excluded.client_generation",
+    )
+    .bind(login.tenant.0)
+    .bind(Uuid::now_v7())
+    .bind(login.server.0)
+    .bind(login.client)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// Returns the row of a login, with the given lock.
+async fn find(tx: &mut Unit, login: LoginOf, lock: &'static str) -> Result<Option<Found>, StoreError> {
+    let query = format!(
+        "select connection_id, generation, state, data_key_id, sealed, refresh_key_id, refresh_sealed,
+             extract(epoch from expires_at - clock_timestamp())::float8 as expires_s,
+             extract(epoch from renew_at - clock_timestamp())::float8 as renew_s,
+             case when refused_since > clock_timestamp() - interval '1 minute' then refused_count else 0 end as refused_count,
+             coalesce(lease_by is not null and lease_until > clock_timestamp(), false) as is_leased,
+             extract(epoch from retry_at - clock_timestamp())::float8 as retry_s, failures, last_error
+         from connections where tenant_id = $1 and server_id = $2 and client_generation = $3
+           and principal_id is not distinct from $4{lock}"
+    );
+    let found = sqlx::query_as(AssertSqlSafe(query))
+        .bind(login.tenant.0)
+        .bind(login.server.0)
+        .bind(login.client)
+        .bind(login.principal)
+        .fetch_optional(&mut **tx)
         .await?;
-        tx.commit().await?;
-        Ok(rows)
-    }
+    Ok(found)
 }
 
 /// Returns the configuration of a login, if it is still of this generation and for the place where the server is.
 async fn configured(tx: &mut Unit, login: LoginOf) -> Result<Option<Configured>, StoreError> {
     let found = sqlx::query_as(
-        "select o.place, o.token_endpoint, o.resource, o.scopes, o.client_id, o.client_auth, o.data_key_id, o.client_sealed
+        "select o.kind, o.place, o.token_endpoint, o.resource, o.scopes, o.client_id, o.client_auth, o.data_key_id, o.client_sealed
          from server_oauth o join servers s on s.tenant_id = o.tenant_id and s.server_id = o.server_id
          where o.tenant_id = $1 and o.server_id = $2 and o.client_generation = $3 and s.removed_at is null
            and o.place = split_part(s.url, '?', 1)",

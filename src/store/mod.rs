@@ -16,6 +16,8 @@ mod catalogue;
 mod client_replies;
 mod client_sessions;
 mod connect;
+mod connect_flows;
+mod connected;
 mod connections;
 mod consent;
 mod error;
@@ -74,7 +76,9 @@ pub use api_keys::{AccessRows, ApiKey, KeyOrigin, KeyPatch, KeyRotation, NewApiK
 pub use catalogue::CatalogueRows;
 pub use client_replies::NewReply;
 pub use client_sessions::{KEY_SESSIONS_MAX, SESSION_URIS_MAX, SessionOf, SessionWishes, WishOutcome};
-pub use connections::{ConnectionRow, LoginClaim, LoginOf, LoginTurn, SealedToken};
+pub use connect_flows::{FlowDeparture, FlowRow, NewFlow};
+pub use connected::{ConnectionRow, RemovedConnection};
+pub use connections::{LoginClaim, LoginOf, LoginTurn, NewTokens, SealedText, SealedToken};
 pub use consent::{
     AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentDecider, ConsentFilter, ConsentGrant,
     ConsentRow, ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, GrantOrigin, GrantedCall,

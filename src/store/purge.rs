@@ -17,7 +17,8 @@ const AGAIN_DAYS: i32 = 2;
 
 /// Tables of tenants, each before those that it refers to. The log is missing, because retention empties it.
 /// `revisions` are missing too: they notify every replica of the deletion, and so are purged last.
-pub const PURGED_TABLES: [&str; 28] = [
+pub const PURGED_TABLES: [&str; 29] = [
+    "connect_flows",
     "connections",
     "server_oauth",
     "web_cookies",

@@ -17,9 +17,10 @@ const POLICY_VERSIONS_MAX: i64 = 100;
 /// Most removed servers returned by one pass.
 const SERVERS_MAX: i64 = 10_000;
 /// Tables with rows of a removed server, in the order of deletion; the server's own row is last.
-pub const TABLES_OF_SERVERS: [&str; 10] = [
+pub const TABLES_OF_SERVERS: [&str; 11] = [
     "server_logs",
     "server_secrets",
+    "connect_flows",
     "connections",
     "server_oauth",
     "prompt_names",

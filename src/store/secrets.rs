@@ -219,6 +219,7 @@ pub(super) async fn remove_all(tx: &mut Unit, tenant: TenantId) -> Result<(), St
         "delete from consent_webhooks where tenant_id = $1",
         "delete from response_cache where tenant_id = $1",
         "delete from web_cookies where tenant_id = $1",
+        "delete from connect_flows where tenant_id = $1",
         "delete from connections where tenant_id = $1",
         "delete from server_oauth where tenant_id = $1",
         "delete from data_keys where tenant_id = $1",

@@ -26,7 +26,17 @@ pub struct ServerOauth {
     pub client_auth: String,
     /// Generation of this configuration: each change makes a new one.
     pub client_generation: Uuid,
-    /// State of the login, a word of [`LoginState`](crate::domain::server_login::LoginState).
+    /// Way in which the gateway got its client id, a word of [`Registration`](crate::domain::server_login::Registration).
+    pub registration: String,
+    /// URL that browsers of people are sent to; `None` for the gateway's own login.
+    pub authorization_endpoint: Option<String>,
+    /// True if the server itself named the issuer when the login was configured.
+    pub is_named: bool,
+    /// Principal with whose login the server is listed; `None` for nobody's.
+    pub listing_principal: Option<Uuid>,
+    /// Number of connections that were made or removed so far: with another one, replicas look tokens up anew.
+    pub epoch: i64,
+    /// State of the login that the server is listed with, a word of [`LoginState`](crate::domain::server_login::LoginState).
     pub state: String,
     /// Failure of the last request to the token endpoint; `None` after a success.
     pub last_error: Option<String>,
@@ -35,6 +45,7 @@ pub struct ServerOauth {
 /// Deletes the login of the gateway at a server, with its tokens.
 pub(super) async fn remove(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
     for statement in [
+        "delete from connect_flows where tenant_id = $1 and server_id = $2",
         "delete from connections where tenant_id = $1 and server_id = $2",
         "delete from server_oauth where tenant_id = $1 and server_id = $2",
     ] {

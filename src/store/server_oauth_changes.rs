@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::connections::SealedText;
 use super::locks::lock_server;
 use super::revisions::{self, RevisionKind};
 use super::server_oauth::remove;
@@ -10,7 +11,7 @@ use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{ServerId, TenantId};
-use crate::domain::server_login::{ClientAuthWay, LoginKind};
+use crate::domain::server_login::{ClientAuthWay, LoginKind, Registration};
 
 /// Configuration of a login to be stored.
 #[derive(Clone, Debug)]
@@ -23,6 +24,16 @@ pub struct NewServerOauth {
     pub kind: LoginKind,
     /// Issuer of the token endpoint; `None` if only the endpoint is known.
     pub issuer: Option<String>,
+    /// URL that browsers of people are sent to; `None` for the gateway's own login.
+    pub authorization_endpoint: Option<String>,
+    /// URL where tokens are revoked; `None` if there is none.
+    pub revocation_endpoint: Option<String>,
+    /// True if the authorization server names itself in its answers (RFC 9207).
+    pub require_iss: bool,
+    /// True if the server itself names the issuer.
+    pub is_named: bool,
+    /// Way in which the gateway got its client id.
+    pub registration: Registration,
     /// URL of the token endpoint.
     pub token_endpoint: String,
     /// Value of `resource` in token requests; `None` for none.
@@ -33,10 +44,8 @@ pub struct NewServerOauth {
     pub client_id: String,
     /// Way of authentication.
     pub client_auth: ClientAuthWay,
-    /// Id of the data key that seals the secret.
-    pub data_key_id: Uuid,
-    /// Envelope of the client secret.
-    pub client_sealed: Vec<u8>,
+    /// Client secret; `None` for a public client.
+    pub client_secret: Option<SealedText>,
 }
 
 impl Store {
@@ -57,8 +66,9 @@ impl Store {
         remove(&mut tx, tenant, server).await?;
         sqlx::query(
             "insert into server_oauth (tenant_id, server_id, place, kind, issuer, token_endpoint, resource, scopes,
-                 client_id, client_auth, client_generation, data_key_id, client_sealed)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+                 client_id, client_auth, client_generation, data_key_id, client_sealed, authorization_endpoint,
+                 revocation_endpoint, require_iss, registration, is_named)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
         )
         .bind(tenant.0)
         .bind(server.0)
@@ -71,8 +81,13 @@ impl Store {
         .bind(&new.client_id)
         .bind(new.client_auth.as_str())
         .bind(Uuid::now_v7())
-        .bind(new.data_key_id)
-        .bind(&new.client_sealed)
+        .bind(new.client_secret.as_ref().map(|secret| secret.data_key_id))
+        .bind(new.client_secret.as_ref().map(|secret| secret.sealed.as_slice()))
+        .bind(&new.authorization_endpoint)
+        .bind(&new.revocation_endpoint)
+        .bind(new.require_iss)
+        .bind(new.registration.as_str())
+        .bind(new.is_named)
         .execute(&mut *tx)
         .await?;
         changed(tx, (tenant, server), new.version, rev).await
@@ -94,49 +109,6 @@ impl Store {
         let rev = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
         remove(&mut tx, tenant, server).await?;
         changed(tx, (tenant, server), version, rev).await
-    }
-
-    /// Forgets a connection, and with it its token: the next call asks for a new one.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`] if the server has no such connection, or the tenant is deleted. Other errors come from the
-    /// database.
-    pub async fn remove_connection(
-        &self,
-        tenant: TenantId,
-        server: ServerId,
-        connection: Uuid,
-    ) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        lock_server(&mut tx, tenant, server).await?;
-        let rev = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
-        let removed = sqlx::query(
-            "delete from connections where tenant_id = $1 and server_id = $2 and connection_id = $3",
-        )
-        .bind(tenant.0)
-        .bind(server.0)
-        .bind(connection)
-        .execute(&mut *tx)
-        .await?;
-        if removed.rows_affected() == 0 {
-            return Err(StoreError::NotFound);
-        }
-        // replicas drop the tokens that they remember with the generation
-        sqlx::query("update server_oauth set client_generation = $3 where tenant_id = $1 and server_id = $2")
-            .bind(tenant.0)
-            .bind(server.0)
-            .bind(Uuid::now_v7())
-            .execute(&mut *tx)
-            .await?;
-        sqlx::query(
-            "update servers set version = version + 1, rev = $3 where tenant_id = $1 and server_id = $2",
-        )
-        .bind(tenant.0)
-        .bind(server.0)
-        .bind(rev)
-        .execute(&mut *tx)
-        .await?;
-        revisions::commit(tx, tenant, RevisionKind::Catalogue, rev).await.map(drop)
     }
 }
 

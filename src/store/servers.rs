@@ -175,9 +175,12 @@ macro_rules! server_columns {
          added_by, adder_key, adder_root, adder_owner, adder_email, adder_identity, adder_creator, created_at, version, rev, header_names, web_page,
          (select jsonb_build_object('kind', o.kind, 'issuer', o.issuer, 'token_endpoint', o.token_endpoint,
                  'resource', o.resource, 'scopes', o.scopes, 'client_id', o.client_id, 'client_auth', o.client_auth,
-                 'client_generation', o.client_generation, 'state', coalesce(c.state, 'none'), 'last_error', c.last_error)
+                 'client_generation', o.client_generation, 'registration', o.registration,
+                 'authorization_endpoint', o.authorization_endpoint, 'listing_principal', o.listing_principal, 'is_named', o.is_named, 'epoch', o.epoch,
+                 'state', coalesce(c.state, case when o.kind = 'client_credentials' then 'none' else 'login_required' end),
+                 'last_error', c.last_error)
           from server_oauth o left join connections c on c.tenant_id = o.tenant_id and c.server_id = o.server_id
-              and c.principal_id is null and c.client_generation = o.client_generation
+              and c.principal_id is not distinct from o.listing_principal and c.client_generation = o.client_generation
           where o.tenant_id = servers.tenant_id and o.server_id = servers.server_id
             and o.place = split_part(servers.url, '?', 1)) as oauth"
     };

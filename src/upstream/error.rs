@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::domain::server_login::LoginNeed;
+
 /// Reason why a request to an upstream ended without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
@@ -18,7 +20,12 @@ pub enum FailureKind {
         retry_s: u32,
     },
     /// The token endpoint, or the server, refuses the gateway's credentials.
-    LoginRefused,
+    LoginRefused {
+        /// Number of the token that the server itself refused; `None` if there was none.
+        generation: Option<i64>,
+    },
+    /// A person has to log in at the server first. The detail has the scopes that it asks for, if any.
+    LoginNeeded(LoginNeed),
     /// The queue of the upstream is full, or the wait in it took too long.
     Overloaded,
     /// The circuit breaker of the upstream is open after several failures in a row.
@@ -63,7 +70,8 @@ impl FailureKind {
             Self::EgressRefused => "the upstream server's address is refused by the egress rules",
             Self::Locked => "the credentials stored for the upstream server cannot be opened",
             Self::LoginUnavailable { .. } => "the login service of the upstream server gives no token",
-            Self::LoginRefused => "the upstream server refuses the gateway's own credentials",
+            Self::LoginRefused { .. } => "the upstream server refuses the gateway's own credentials",
+            Self::LoginNeeded(_) => "the upstream server needs a person's login",
             Self::NoRounds => "the upstream server does not take answers to its questions any more",
             Self::Overloaded => "the queue of the upstream server is full",
             Self::Resting { .. } => {
@@ -91,13 +99,14 @@ impl FailureKind {
                 | Self::EgressRefused
                 | Self::Locked
                 | Self::LoginUnavailable { .. }
-                | Self::LoginRefused
+                | Self::LoginRefused { .. }
+                | Self::LoginNeeded(_)
         )
     }
 
     /// Returns whether the gateway could not log in at the server.
     pub fn is_of_login(self) -> bool {
-        matches!(self, Self::LoginUnavailable { .. } | Self::LoginRefused)
+        matches!(self, Self::LoginUnavailable { .. } | Self::LoginRefused { .. } | Self::LoginNeeded(_))
     }
 }
 

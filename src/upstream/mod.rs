@@ -58,8 +58,8 @@ pub use self::stdio::{
 };
 pub use self::target::command::{Commands, NoCommand, ProgramCommand};
 pub use self::target::{
-    Credential, HttpServer, Limits, PageServer, Program, Request, Subject, Target, Upstream,
-    is_reserved_header,
+    Credential, HttpServer, Limits, LoginHolder, PageServer, Program, Request, Subject, Target, TargetLogin,
+    Upstream, is_reserved_header,
 };
 pub use self::web::PageInspector;
 pub use crate::domain::era::Era;

@@ -30,7 +30,17 @@ use crate::domain::server_login::TokenChallenge;
 /// Most upstreams that are kept; beyond it, unused ones are dropped.
 pub const CONNECTIONS_MAX: usize = 10_000;
 
-type Key = (Uuid, Uuid);
+/// Tenant, server, and the principal whose login the server is reached with; nil for the tenant's, or none.
+type Key = (Uuid, Uuid, Uuid);
+
+fn key_of(target: &Target) -> Key {
+    (target.tenant, target.server, target.principal().unwrap_or_default())
+}
+
+/// Returns the key of a server that is reached in one way for all callers, as programs are.
+fn common_key(tenant: Uuid, server: Uuid) -> Key {
+    (tenant, server, Uuid::nil())
+}
 
 /// State of the connections of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +73,8 @@ impl TokenClient {
     }
 }
 
-/// Pool of one [`Connection`] per (tenant, server). Tenants share no connection, whatever their URLs.
+/// Pool of one [`Connection`] per (tenant, server), or per (tenant, server, principal) where each caller has a login of its own.
+/// Tenants share no connection, whatever their URLs.
 #[derive(Debug)]
 pub struct Pool {
     pub(super) dialer: Dialer,
@@ -105,7 +116,8 @@ impl Pool {
     /// A caller with an older version gets the newer version's connection. If that leads elsewhere, it gets one that
     /// sends nothing.
     pub fn connection(&self, target: &Target) -> Arc<Connection> {
-        let key = (target.tenant, target.server);
+        self.dialer.note_logins(target);
+        let key = key_of(target);
         let known = |connections: &HashMap<Key, Arc<Connection>>| {
             let found = connections.get(&key)?;
             if found.is_for(target) {
@@ -163,7 +175,9 @@ impl Pool {
 
     /// Drops the connection of a server; calls in flight still end.
     pub fn forget(&self, tenant: Uuid, server: Uuid) {
-        let gone = self.write().remove(&(tenant, server));
+        let mut connections = self.write();
+        let gone: Vec<_> = connections.extract_if(|key, _| (key.0, key.1) == (tenant, server)).collect();
+        drop(connections);
         // Outside the lock: it may close sockets.
         drop(gone);
     }
@@ -176,6 +190,29 @@ impl Pool {
         token::request(&self.dialer, request).await
     }
 
+    /// Sends a request to a revocation endpoint (RFC 7009).
+    ///
+    /// # Errors
+    /// [`TokenError`], unless the answer is 200.
+    pub async fn revoke(&self, request: TokenRequest<'_>) -> Result<(), TokenError> {
+        token::revoke(&self.dialer, request).await
+    }
+
+    /// Posts a JSON document to an authorization server, on a connection of its own, within 5 s, and returns the document of its
+    /// answer.
+    ///
+    /// # Errors
+    /// [`DocumentError`], unless the answer is 200 or 201 with a text of at most `bytes_max` bytes.
+    pub async fn post_document(
+        &self,
+        tenant: Uuid,
+        url: &str,
+        body: String,
+        bytes_max: usize,
+    ) -> Result<String, DocumentError> {
+        document::post(self.dialer.for_issuers_of(Some(tenant)), url, body, bytes_max).await
+    }
+
     /// Asks the server at a URL without credentials, within 5 s, and returns its challenge; `None` if it has none.
     ///
     /// # Errors
@@ -184,9 +221,9 @@ impl Pool {
         challenge::ask(&self.dialer, tenant, url).await
     }
 
-    /// Returns the token that a server is called with now; `None` without a login, or before the first token.
-    pub fn sent_token(&self, target: &Target) -> Option<Zeroizing<String>> {
-        self.dialer.sent_token(target)
+    /// Returns the tokens that a server was called with in the last minutes; empty without a login.
+    pub fn sent_tokens(&self, target: &Target) -> Vec<Zeroizing<String>> {
+        self.dialer.sent_tokens(target)
     }
 
     /// Opens a stream, over connections of its own, on which a server announces changes of all or some of `wanted`.
@@ -252,6 +289,7 @@ impl Pool {
 
     /// Drops all connections of a tenant, with its breakers; calls in flight still end.
     pub fn forget_tenant(&self, tenant: Uuid) {
+        self.dialer.forget_logins(tenant);
         let mut connections = self.write();
         let gone: Vec<_> = connections.extract_if(|key, _| key.0 == tenant).collect();
         drop(connections);
@@ -271,7 +309,7 @@ impl Pool {
     /// Closes the circuit breaker of a server, and ends the backoff of its program: the next call is sent.
     pub fn reset_breaker(&self, tenant: Uuid, server: Uuid) {
         self.dialer.reset_login(tenant, server);
-        if let Some(connection) = self.read().get(&(tenant, server)) {
+        for (_, connection) in self.read().iter().filter(|(key, _)| (key.0, key.1) == (tenant, server)) {
             connection.reset_breaker();
         }
     }
@@ -279,7 +317,7 @@ impl Pool {
     /// Restarts a server: ends its program, which the next request starts again, or drops its connection if it has no
     /// program.
     pub async fn restart(&self, tenant: Uuid, server: Uuid) {
-        let connection = self.read().get(&(tenant, server)).cloned();
+        let connection = self.read().get(&common_key(tenant, server)).cloned();
         let was_here = match connection {
             Some(connection) => connection.restart().await,
             None => false,
@@ -294,7 +332,7 @@ impl Pool {
     pub fn is_asleep(&self, tenant: Uuid, server: Uuid, version: i64) -> bool {
         let connections = self.read();
         connections
-            .get(&(tenant, server))
+            .get(&common_key(tenant, server))
             .filter(|connection| connection.has_version(version))
             .is_some_and(|connection| connection.is_asleep())
     }

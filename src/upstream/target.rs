@@ -5,6 +5,7 @@ mod http;
 mod pages;
 mod program;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 pub(super) use self::http::USER_AGENT;
-pub use self::http::{Credential, HttpServer, is_reserved_header};
+pub use self::http::{Credential, HttpServer, LoginHolder, TargetLogin, is_reserved_header};
 pub use self::pages::PageServer;
 pub use self::program::Program;
 use super::admission::breaker::BreakerRules;
@@ -154,8 +155,8 @@ impl Upstream {
         self.described().credential()
     }
 
-    /// Returns the generation of the gateway's login at the server; `None` for no login.
-    pub fn login(&self) -> Option<Uuid> {
+    /// Returns the login at the server; `None` for no login.
+    pub fn login(&self) -> Option<TargetLogin> {
         match self {
             Self::Http(server) => server.login,
             Self::Program(_) | Self::Pages(_) | Self::Unknown => None,
@@ -186,7 +187,9 @@ impl Upstream {
     pub(super) fn is_same(&self, other: &Upstream) -> bool {
         match (self, other) {
             (Self::Http(own), Self::Http(other)) => {
-                own.url == other.url && own.credential == other.credential && own.login == other.login
+                let is_same_login =
+                    own.login.map(TargetLogin::identity) == other.login.map(TargetLogin::identity);
+                own.url == other.url && own.credential == other.credential && is_same_login
             }
             (Self::Program(own), Self::Program(other)) => own.is_same(other),
             (Self::Pages(own), Self::Pages(other)) => {
@@ -218,6 +221,33 @@ impl Upstream {
             (Self::Http(own), Self::Http(other)) => own.has_place_of(other),
             (Self::Pages(own), Self::Pages(other)) => own.settings.pages == other.settings.pages,
             _ => self.is_same(other),
+        }
+    }
+}
+
+impl Target {
+    /// Returns the server as this principal reaches it: a copy with its own login where each caller has one.
+    pub fn for_principal(&self, principal: Option<Uuid>) -> Cow<'_, Target> {
+        let Upstream::Http(HttpServer { login: Some(login), .. }) = &self.upstream else {
+            return Cow::Borrowed(self);
+        };
+        // also where the gateway lists the server with somebody's login
+        if login.holder == LoginHolder::Tenant {
+            return Cow::Borrowed(self);
+        }
+        let holder = principal.map_or(LoginHolder::Caller, LoginHolder::Principal);
+        let mut own = self.clone();
+        if let Upstream::Http(server) = &mut own.upstream {
+            server.login = Some(TargetLogin { holder, ..*login });
+        }
+        Cow::Owned(own)
+    }
+
+    /// Returns the principal whose login the server is reached with; `None` for the tenant's or none.
+    pub(super) fn principal(&self) -> Option<Uuid> {
+        match self.upstream.login()?.holder {
+            LoginHolder::Principal(principal) => Some(principal),
+            LoginHolder::Tenant | LoginHolder::Caller => None,
         }
     }
 }

@@ -12,8 +12,10 @@ use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
 use super::{complain, production_files};
 
 /// Wings of the gateway floor: each uses those behind it in this list, never one before.
-const WINGS: [&str; 10] =
-    ["upkeep", "servers", "calls", "search", "consent", "log", "mailbox", "sessions", "tenants", "catalog"];
+const WINGS: [&str; 11] = [
+    "upkeep", "servers", "calls", "connect", "search", "consent", "log", "mailbox", "sessions", "tenants",
+    "catalog",
+];
 
 /// Rooms of `upstream`: each uses those behind it in this list, never one before.
 const ROOMS: [&str; 9] =

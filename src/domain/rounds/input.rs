@@ -15,6 +15,8 @@ const MODE_DEFAULT: &str = "form";
 const OWN_PREFIX: &str = "mcpproxy.";
 /// Key of the gateway's own input request, which asks whether a call may run.
 pub const CONSENT_KEY: &str = "mcpproxy.consent";
+/// Key of the gateway's own request to open the page of a login.
+pub const LOGIN_KEY: &str = "mcpproxy.login";
 
 /// Key of the question of a handshake server, whose call is held open.
 pub const HELD_KEY: &str = "question";
@@ -73,6 +75,11 @@ impl Capabilities {
     /// Returns whether a client with these capabilities shows forms to a person.
     pub fn has_forms(&self) -> bool {
         self.allows("elicitation/create", "{}")
+    }
+
+    /// Returns whether a client with these capabilities opens pages for a person.
+    pub fn has_pages(&self) -> bool {
+        self.allows("elicitation/create", r#"{"mode":"url"}"#)
     }
 
     /// Returns whether a client with these capabilities can answer this request.

@@ -13,9 +13,11 @@ const SCOPE_BYTES_MAX: usize = 200;
 /// Most scopes of a challenge that are taken.
 const SCOPES_MAX: usize = 50;
 
-/// TokenChallenge of a server that wants a token (`WWW-Authenticate: Bearer`).
+/// Challenge of a server that wants a token, or another one (`WWW-Authenticate: Bearer`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenChallenge {
+    /// True if the token was good and has too few scopes (`error="insufficient_scope"`, RFC 6750).
+    pub wants_more: bool,
     /// URL of the protected-resource metadata; `None` if the server does not name one.
     pub resource_metadata: Option<String>,
     /// Scopes that the server asks for.
@@ -35,6 +37,7 @@ impl TokenChallenge {
                 "resource_metadata" if value.len() <= URL_BYTES_MAX => {
                     challenge.resource_metadata = Some(value);
                 }
+                "error" => challenge.wants_more = value == "insufficient_scope",
                 "scope" => {
                     let scopes = value
                         .split(' ')
@@ -75,6 +78,8 @@ pub struct ProtectedResource {
     /// Issuers of the authorization servers.
     #[serde(default)]
     pub authorization_servers: Vec<String>,
+    #[serde(default)]
+    scopes_supported: Vec<String>,
 }
 
 impl ProtectedResource {
@@ -98,9 +103,19 @@ impl ProtectedResource {
             return Err("its protected-resource metadata has a resource that is no plain URL");
         }
         match read.authorization_servers.first() {
-            Some(issuer) if issuer.len() <= URL_BYTES_MAX => Ok(read),
+            Some(issuer) if issuer.len() <= URL_BYTES_MAX => {
+                let is_usable = |scope: &String| super::is_scope(scope) && scope.len() <= SCOPE_BYTES_MAX;
+                let scopes_supported =
+                    read.scopes_supported.into_iter().filter(is_usable).take(SCOPES_MAX).collect();
+                Ok(ProtectedResource { scopes_supported, ..read })
+            }
             _ => Err("its protected-resource metadata names no authorization server"),
         }
+    }
+
+    /// Returns the scopes that the server knows, as far as they can be asked for.
+    pub fn scopes(&self) -> &[String] {
+        &self.scopes_supported
     }
 
     /// Returns whether the resource is the server at this URL, or a path above it on the same origin.
@@ -120,6 +135,33 @@ pub struct AuthorizationServer {
     issuer: String,
     token_endpoint: Option<String>,
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    authorization_endpoint: Option<String>,
+    registration_endpoint: Option<String>,
+    revocation_endpoint: Option<String>,
+    code_challenge_methods_supported: Option<Vec<String>>,
+    #[serde(default)]
+    authorization_response_iss_parameter_supported: bool,
+    #[serde(default)]
+    client_id_metadata_document_supported: bool,
+    #[serde(default)]
+    scopes_supported: Vec<String>,
+}
+
+/// Parts of an authorization server that logins of people need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeEndpoints {
+    /// URL that browsers are sent to.
+    pub authorization: String,
+    /// URL where tokens are revoked (RFC 7009); `None` if there is none.
+    pub revocation: Option<String>,
+    /// URL where clients register themselves (RFC 7591); `None` if they cannot.
+    pub registration: Option<String>,
+    /// True if a client's id may be the URL of its metadata.
+    pub takes_metadata_document: bool,
+    /// True if the server names itself in its answers (RFC 9207).
+    pub names_itself: bool,
+    /// True if the server says that it takes public clients, or says nothing about authentication.
+    pub takes_public: bool,
 }
 
 impl AuthorizationServer {
@@ -144,13 +186,46 @@ impl AuthorizationServer {
         self.token_endpoint.as_deref().unwrap_or_default()
     }
 
-    /// Returns the way of authentication to use; `None` if the server takes a secret in no known way. Without a word
+    /// Returns the scopes that the server knows.
+    pub fn scopes(&self) -> &[String] {
+        &self.scopes_supported
+    }
+
+    /// Returns what logins of people need. The error is a sentence for administrators.
+    ///
+    /// # Errors
+    /// The metadata names no authorization endpoint, or no PKCE with `S256`, which MCP requires.
+    pub fn code_endpoints(&self) -> Result<CodeEndpoints, &'static str> {
+        let url =
+            |url: &Option<String>| url.clone().filter(|url| url.len() <= URL_BYTES_MAX && !url.contains('#'));
+        let has = |list: &Option<Vec<String>>, word: &str| {
+            list.as_ref().is_some_and(|list| list.iter().any(|own| own == word))
+        };
+        if !has(&self.code_challenge_methods_supported, "S256") {
+            return Err(
+                "its metadata does not say that it takes PKCE with S256 (code_challenge_methods_supported)",
+            );
+        }
+        let ways = &self.token_endpoint_auth_methods_supported;
+        Ok(CodeEndpoints {
+            authorization: url(&self.authorization_endpoint)
+                .ok_or("its metadata has no usable authorization_endpoint")?,
+            revocation: url(&self.revocation_endpoint),
+            registration: url(&self.registration_endpoint),
+            takes_metadata_document: self.client_id_metadata_document_supported,
+            names_itself: self.authorization_response_iss_parameter_supported,
+            takes_public: ways.is_none() || has(ways, ClientAuthWay::Public.as_str()),
+        })
+    }
+
+    /// Returns the way of authentication to use with a secret; `None` if the server takes one in no known way. Without a word
     /// about it, the header is meant (RFC 8414, section 2).
     pub fn client_auth(&self) -> Option<ClientAuthWay> {
         let Some(ways) = &self.token_endpoint_auth_methods_supported else {
             return Some(ClientAuthWay::Basic);
         };
-        ClientAuthWay::ALL.into_iter().find(|way| ways.iter().any(|own| own == way.as_str()))
+        let secret = [ClientAuthWay::Basic, ClientAuthWay::Post];
+        secret.into_iter().find(|way| ways.iter().any(|own| own == way.as_str()))
     }
 }
 
@@ -200,6 +275,8 @@ mod tests {
         assert_eq!(TokenChallenge::read("bearer"), Some(TokenChallenge::default()));
         assert_eq!(TokenChallenge::read("Basic realm=x"), None);
         assert_eq!(TokenChallenge::read("Bearer scope=a, x=\"").unwrap().scopes, ["a"]);
+        let more = TokenChallenge::read("Bearer error=\"insufficient_scope\", scope=\"a b\"").unwrap();
+        assert!(more.wants_more && !challenge.wants_more);
     }
 
     #[test]

@@ -86,7 +86,14 @@ impl Failure {
             (404, "not_found") => Failure::NotFound(sentence),
             (400 | 405 | 413 | 415, _) => Failure::Usage(sentence),
             (502, code) if code.starts_with("upstream_") => Failure::Tool(sentence),
-            (503, "" | "unavailable" | "upstream_auth_unavailable" | "upstream_auth_refused")
+            (
+                503,
+                ""
+                | "unavailable"
+                | "upstream_auth_unavailable"
+                | "upstream_auth_refused"
+                | "upstream_auth_changed",
+            )
             | (500 | 502 | 504, _) => Failure::Unreachable(sentence),
             _ => Failure::Refused(sentence),
         }
@@ -121,6 +128,8 @@ mod tests {
             (503, "record_unavailable", 3),
             (503, "upstream_auth_unavailable", 6),
             (503, "upstream_auth_refused", 6),
+            (403, "upstream_login_required", 5),
+            (503, "upstream_auth_changed", 6),
             (503, "unavailable", 6),
             (503, "", 6),
             (422, "tool_pending", 4),

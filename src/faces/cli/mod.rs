@@ -34,6 +34,7 @@ mod tally;
 mod tenant;
 mod tools;
 mod upstream;
+mod upstream_connect;
 mod upstream_logs;
 mod webhook;
 

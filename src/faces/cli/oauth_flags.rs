@@ -1,4 +1,4 @@
-//! Flags of `upstream add` and `upstream update` for the gateway's login at a server.
+//! Flags of `upstream add` and `upstream update` for logins at a server.
 
 use clap::Args;
 use http::Method;
@@ -9,52 +9,76 @@ use super::failure::Failure;
 use super::input;
 use crate::domain::server_login::{ClientAuthWay, LoginKind};
 
-/// Login of the gateway at a server, as itself (OAuth, grant client_credentials).
+/// Login at a server (OAuth): of the gateway itself, or of each person.
 #[derive(Args)]
 pub(super) struct OauthFlags {
-    /// Client id with which the gateway logs in at the server (OAuth, client credentials)
-    #[arg(long, value_name = "ID", requires = "oauth_client_secret")]
+    /// Kind of the login: client_credentials is the gateway's own; with authorization_code each person logs in
+    /// (mcpproxy upstream connect) [default with --oauth-client-id: client_credentials]
+    #[arg(long = "oauth", value_name = "KIND", value_parser = LoginKind::WORDS)]
+    oauth_kind: Option<String>,
+    /// Client id of the gateway. People's logins do without where the login service knows the gateway or registers it
+    #[arg(long, value_name = "ID")]
     oauth_client_id: Option<String>,
     /// Client secret, or - to read it from standard input. Prefer -: other users can read command lines
     #[arg(long, value_name = "SECRET", requires = "oauth_client_id")]
     oauth_client_secret: Option<String>,
-    /// Issuer of the tokens. Without it and --oauth-token-endpoint, that of before stays; at first, the error says what the server names
-    #[arg(long, value_name = "URL", requires = "oauth_client_id")]
+    /// Issuer of the tokens. Without it and endpoints, that of before stays; at first, the error says what the server names
+    #[arg(long, value_name = "URL")]
     oauth_issuer: Option<String>,
     /// Token endpoint, instead of that in the issuer's metadata
-    #[arg(long, value_name = "URL", requires = "oauth_client_id")]
+    #[arg(long, value_name = "URL")]
     oauth_token_endpoint: Option<String>,
+    /// Authorization endpoint, instead of that in the issuer's metadata
+    #[arg(long, value_name = "URL")]
+    oauth_authorization_endpoint: Option<String>,
     /// Scope to ask for; may be repeated. Without it, those that the server asks for
-    #[arg(long = "oauth-scope", value_name = "SCOPE", requires = "oauth_client_id")]
+    #[arg(long = "oauth-scope", value_name = "SCOPE")]
     oauth_scopes: Vec<String>,
     /// Resource that the tokens are for; empty to name none [default: the address of the server]
-    #[arg(long, value_name = "URI", requires = "oauth_client_id")]
+    #[arg(long, value_name = "URI")]
     oauth_resource: Option<String>,
     /// Authentication at the token endpoint [default: what its metadata says, else client_secret_basic]
-    #[arg(long, requires = "oauth_client_id", value_parser = ClientAuthWay::WORDS)]
+    #[arg(long, value_parser = ClientAuthWay::WORDS)]
     oauth_client_auth: Option<String>,
 }
 
 impl OauthFlags {
     /// Returns whether a login is given.
     pub(super) fn is_given(&self) -> bool {
-        self.oauth_client_id.is_some()
+        self.oauth_kind.is_some() || self.oauth_client_id.is_some()
     }
 
     /// Returns the body of the request that configures the login; `None` if none is given.
     pub(super) fn body(&self) -> Result<Option<Map<String, Value>>, Failure> {
-        let (Some(id), Some(secret)) = (&self.oauth_client_id, &self.oauth_client_secret) else {
-            return Ok(None);
-        };
-        let mut body = input::secrets("oauth-client-secret", &[format!("client_secret={secret}")])?;
-        body.insert("kind".to_owned(), LoginKind::ClientCredentials.as_str().into());
-        body.insert("client_id".to_owned(), id.clone().into());
-        for (name, text) in [
+        let texts = [
+            ("client_id", &self.oauth_client_id),
             ("issuer", &self.oauth_issuer),
             ("token_endpoint", &self.oauth_token_endpoint),
+            ("authorization_endpoint", &self.oauth_authorization_endpoint),
             ("resource", &self.oauth_resource),
             ("client_auth", &self.oauth_client_auth),
-        ] {
+        ];
+        if !self.is_given() {
+            let is_alone = texts.iter().any(|(_, text)| text.is_some()) || !self.oauth_scopes.is_empty();
+            return match is_alone {
+                true => Err(Failure::Usage(
+                    "a login needs --oauth-client-id and --oauth-client-secret, or --oauth authorization_code".to_owned(),
+                )),
+                false => Ok(None),
+            };
+        }
+        let kind = self.oauth_kind.as_deref().unwrap_or(LoginKind::ClientCredentials.as_str());
+        let is_own = kind == LoginKind::ClientCredentials.as_str();
+        if is_own && (self.oauth_client_id.is_none() || self.oauth_client_secret.is_none()) {
+            let text = "a login of the gateway itself needs --oauth-client-id and --oauth-client-secret";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        let mut body = match &self.oauth_client_secret {
+            Some(secret) => input::secrets("oauth-client-secret", &[format!("client_secret={secret}")])?,
+            None => Map::new(),
+        };
+        body.insert("kind".to_owned(), kind.into());
+        for (name, text) in texts {
             if let Some(text) = text {
                 body.insert(name.to_owned(), text.clone().into());
             }

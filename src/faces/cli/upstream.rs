@@ -11,6 +11,7 @@ use super::oauth_flags::{self, OauthFlags};
 use super::output::{self, Column, Output, text};
 use super::page_flags::PageFlags;
 use super::tally::ToolTally;
+use super::upstream_connect::{self, ConnectFlags};
 use super::upstream_logs::Logs;
 use super::{input, offers, show};
 use crate::domain::era::Era;
@@ -58,6 +59,17 @@ enum Command {
     Prompts(One),
     /// List a server's resources and resource templates (not for agents' keys)
     Resources(One),
+    /// Log in at a server in a browser, as the holder of the API key: whoever uses the key calls the server with this login
+    Connect(ConnectFlags),
+    /// List the logins at a server
+    Connections(One),
+    /// End a login at a server: its tokens are forgotten, and revoked where the server offers that
+    Disconnect {
+        /// Name of the server
+        name: String,
+        /// Id of the login, from mcpproxy upstream connections
+        id: String,
+    },
     /// Remove a server with its credentials and approvals
     Remove {
         /// Name of the server
@@ -148,7 +160,7 @@ struct Update {
     #[command(flatten)]
     oauth: OauthFlags,
     /// Remove the gateway's login at the server, with its tokens
-    #[arg(long, conflicts_with = "oauth_client_id")]
+    #[arg(long, conflicts_with_all = ["oauth_client_id", "oauth_kind"])]
     no_oauth: bool,
     /// Whether new and changed tools are approved automatically
     #[arg(long, value_name = "BOOL")]
@@ -203,6 +215,15 @@ impl UpstreamCommand {
             }
             Command::Resources(One { name, output }) => {
                 offers::list(&client, &name, "resources", &offers::RESOURCES, output).await
+            }
+            Command::Connect(connect) => connect.run(&client).await,
+            Command::Connections(One { name, output }) => {
+                upstream_connect::list(&client, &name, &output).await
+            }
+            Command::Disconnect { name, id } => {
+                client.act(Method::DELETE, &["servers", &name, "connections", &id]).await?;
+                output::note(&format!("the login {id} at server {name} is ended"));
+                Ok(())
             }
             Command::Remove { name, yes } => {
                 input::confirm(yes, &format!("remove the server {name} with its credentials and approvals"))?;

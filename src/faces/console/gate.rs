@@ -23,6 +23,8 @@ use crate::gateway::{AuthError, Client, ConsoleSession, SUSPENDED};
 const STATIC: &str = "/console/static/";
 /// Paths that need no session.
 const OPEN: [&str; 7] = [LOGIN, LOGOUT, PROVIDER, CHOICE, CALLBACK, CLIENT, NOTICE];
+/// Paths below which nothing needs a session.
+const OPEN_BELOW: [&str; 2] = ["/oauth/callback/", "/oauth/client/"];
 /// Paths of changes that no form of a session makes.
 const WITHOUT_FORM: [&str; 3] = [LOGIN, CHOICE, NOTICE];
 
@@ -122,7 +124,7 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
     let cookie = session_cookie::value(headers, session_cookie::SESSION).map_err(faulty)?;
     let tenant = session_cookie::value(headers, session_cookie::TENANT).map_err(faulty)?;
     let is_static = path.starts_with(STATIC);
-    let is_open = is_static || OPEN.contains(&path);
+    let is_open = is_static || OPEN.contains(&path) || OPEN_BELOW.iter().any(|open| path.starts_with(open));
     let session = match cookie.filter(|_| !is_static) {
         None => None,
         Some(cookie) => match session_of(faces, cookie, tenant).await {

@@ -7,6 +7,7 @@
 mod act;
 mod activity;
 pub(in crate::faces) mod assets;
+mod connect;
 mod form;
 mod gate;
 mod home;
@@ -40,6 +41,8 @@ use super::Faces;
 
 /// Path of the console's first page.
 const HOME: &str = "/console";
+/// Path of the pages of logins at servers.
+const CONNECT: &str = "/connect";
 /// Path of the login.
 const LOGIN: &str = "/console/login";
 /// Path where a login at an identity provider begins.
@@ -70,6 +73,9 @@ pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
         .route(PROVIDER, get(provider::begin))
         .route(CHOICE, post(provider::choose))
         .route(CALLBACK, get(provider::complete))
+        .route("/oauth/callback/{server}", get(provider::complete_at_server))
+        .route("/oauth/client/{file}", get(oauth::client_of))
+        .route("/connect/{flow}", get(connect::show).post(connect::depart))
         .route(CLIENT, get(oauth::client))
         .route(NOTICE, post(oauth::notice))
         .route("/console/sessions/{id}/end", post(home::end_session))

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
-use serde_json::json;
+use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::gate::Visit;
 use crate::faces::Faces;
@@ -18,12 +19,26 @@ pub(super) async fn client(
     State(faces): State<Arc<Faces>>,
     Extension(visit): Extension<Arc<Visit>>,
 ) -> Response {
-    let Some(metadata) = faces.gateway.tenants.client_metadata() else {
+    metadata(&visit, faces.gateway.tenants.client_metadata())
+}
+
+fn metadata(visit: &Visit, metadata: Option<Value>) -> Response {
+    let Some(metadata) = metadata else {
         return crate::faces::wire::error::not_found(visit.request_id());
     };
     let mut response = json_response(StatusCode::OK, metadata.to_string());
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
     response
+}
+
+/// Answers a request for the metadata of the login at a server.
+pub(super) async fn client_of(
+    State(faces): State<Arc<Faces>>,
+    Extension(visit): Extension<Arc<Visit>>,
+    Path(file): Path<String>,
+) -> Response {
+    let server = file.strip_suffix(".json").and_then(|id| Uuid::try_parse(id).ok());
+    metadata(&visit, server.and_then(|server| faces.gateway.tenants.client_metadata_of(server)))
 }
 
 /// Takes a provider's notice of a logout. A refusal does not say why (OpenID Connect Back-Channel Logout 1.0).

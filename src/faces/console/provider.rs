@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use url::form_urlencoded;
+use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use super::connect;
 use super::gate::{Visit, set_cookie, why};
 use super::login::{back_of, end_former, failed};
 use super::{CALLBACK, CHOICE, page, record};
 use crate::faces::{Faces, session_cookie};
-use crate::gateway::{AuthError, LoginAnswer, LoginEnd, LoginFault, PersonLogin};
+use crate::gateway::{AuthError, ConnectFault, LoginAnswer, LoginEnd, LoginFault, PersonLogin};
 
 #[derive(Template)]
 #[template(path = "choose.html", config = "src/faces/console/askama.toml")]
@@ -61,20 +63,47 @@ pub(super) async fn complete(
     let end = match parameters(&uri).zip(session_cookie::value(&headers, session_cookie::FLOW).ok()) {
         None => Err(LoginFault::Foreign),
         Some((parameters, cookie)) => {
-            let text = |name: &str| parameters.get(name).map(|value| value.as_str());
-            let answer = LoginAnswer {
-                state: text("state"),
-                code: text("code"),
-                iss: text("iss"),
-                is_error: parameters.contains_key("error"),
-            };
-            faces.gateway.tenants.complete_login(cookie, answer).await
+            faces.gateway.tenants.complete_login(cookie, answer_of(&parameters)).await
         }
     };
     let mut response = finish(&faces, &visit, end, CALLBACK).await;
     // the address of this page has the code; without any referrer, a form of it would have no `Origin` either
     response.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("strict-origin"));
     response
+}
+
+/// Takes the answer of the authorization server of a login at a server.
+pub(super) async fn complete_at_server(
+    State(faces): State<Arc<Faces>>,
+    Extension(visit): Extension<Arc<Visit>>,
+    Path(server): Path<String>,
+    method: Method,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Response {
+    // a look at the address must not use the code up
+    if method != Method::GET {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
+    let cookie = session_cookie::value(&headers, session_cookie::FLOW).ok();
+    let given = parameters(&uri).zip(cookie).zip(Uuid::try_parse(&server).ok());
+    let Some(((parameters, cookie), server)) = given else {
+        return connect::refused(&ConnectFault::Foreign, &visit);
+    };
+    let mut response = connect::complete(&faces, &visit, cookie, (answer_of(&parameters), server)).await;
+    // the address of this page has the code
+    response.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
+}
+
+fn answer_of(parameters: &HashMap<String, Zeroizing<String>>) -> LoginAnswer<'_> {
+    let text = |name: &str| parameters.get(name).map(|value| value.as_str());
+    LoginAnswer {
+        state: text("state"),
+        code: text("code"),
+        iss: text("iss"),
+        is_error: parameters.contains_key("error"),
+    }
 }
 
 /// Returns the parameters of the answer; `None` if one is repeated.

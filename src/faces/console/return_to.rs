@@ -1,4 +1,4 @@
-//! Place to return to after a login: a page of the console, never another site.
+//! Place to return to after a login: a page of the console, or that of a login at a server; never another site.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -8,11 +8,11 @@ const BYTES_MAX: usize = 1000;
 const IN_QUERY: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// Returns a place if it is a page of the console: a path below `/console`, with no way to be read as another site or to lead out of
+/// Returns a place if it is a page of the console: a path below `/console` or `/connect`, with no way to be read as another site or to lead out of
 /// the folder.
 pub(super) fn local(place: &str) -> Option<&str> {
     let path = place.split('?').next().unwrap_or_default();
-    let below = path.strip_prefix(super::HOME)?;
+    let below = path.strip_prefix(super::HOME).or_else(|| path.strip_prefix(super::CONNECT))?;
     let is_plain =
         place.len() <= BYTES_MAX && place.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     let is_below = below.is_empty() || below.starts_with('/');
@@ -42,7 +42,13 @@ mod tests {
 
     #[test]
     fn only_pages_of_the_console_are_returned_to() {
-        for good in ["/console", "/console/activity", "/console?x=1", "/console/activity?tool=a%2Fb&s=x"] {
+        for good in [
+            "/connect/0199",
+            "/console",
+            "/console/activity",
+            "/console?x=1",
+            "/console/activity?tool=a%2Fb&s=x",
+        ] {
             assert_eq!(local(good), Some(good));
         }
         let long = format!("/console/{}", "x".repeat(BYTES_MAX));

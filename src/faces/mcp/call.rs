@@ -284,7 +284,12 @@ impl McpCall<'_> {
     /// Returns the recipient of the outcome.
     pub(super) fn to(&self, render: Render, about: OperationSubject) -> To {
         let (endpoint, era, id) = (self.endpoint, self.era, self.id.to_owned());
-        To { endpoint, era, id, streams: self.streams, render, about, operation: self.operation.clone() }
+        let opens_pages = match self.era {
+            ClientEra::Modern => modern::opens_pages(self.meta),
+            ClientEra::Handshake => self.asked.as_ref().is_some_and(|asked| asked.capabilities.has_pages()),
+        };
+        let (streams, operation) = (self.streams, self.operation.clone());
+        To { endpoint, era, id, streams, opens_pages, render, about, operation }
     }
 
     /// Returns the members of the caller's `_meta` that are forwarded: all but the progress token and those of the protocol.

@@ -14,6 +14,8 @@ use crate::gateway::{MemoryPurpose, QuestionReply, overloaded};
 
 /// The gateway's own code for too many attempts, outside the reserved range -32768 to -32000.
 const RATE_LIMITED: i32 = -31429;
+/// JSON-RPC error code of a request that needs a person to open a page first (MCP 2025-11-25).
+const NEEDS_PAGE: i32 = -32042;
 /// Code of a failure that is not the caller's fault, and that no result can carry.
 const INTERNAL_ERROR: i32 = -32603;
 /// Code of invalid parameters; since 2026-07-28 also of a resource that does not exist.
@@ -145,6 +147,17 @@ impl RpcError {
             data: Some(data),
             reason: Some(refusal.code.as_str()),
             ..RpcError::new(StatusCode::OK, INTERNAL_ERROR, refusal.message.as_str())
+        }
+    }
+
+    /// Returns the error for a request whose caller has to open the page `url` first. The page is the identity of the question.
+    pub(super) fn needs_page(refusal: &Refusal, url: &str) -> RpcError {
+        let id = url.rsplit('/').next().unwrap_or(url);
+        let page = json!({"mode": "url", "elicitationId": id, "url": url, "message": refusal.message});
+        RpcError {
+            data: Some(json!({"elicitations": [page], "code": refusal.code})),
+            reason: Some(refusal.code.as_str()),
+            ..RpcError::new(StatusCode::OK, NEEDS_PAGE, refusal.message.as_str())
         }
     }
 

@@ -18,6 +18,7 @@ mod modern;
 mod notify;
 mod offers;
 mod operation;
+mod pages;
 mod recipient;
 mod refused;
 mod result;

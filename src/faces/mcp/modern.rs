@@ -71,6 +71,13 @@ pub(super) fn capabilities(meta: &[Member<'_>]) -> Result<Capabilities, TooLarge
     Capabilities::read(value_of(meta, CAPABILITIES).unwrap_or("{}"))
 }
 
+/// Returns whether a client opens pages for a person.
+pub(super) fn opens_pages(meta: &[Member<'_>]) -> bool {
+    // few clients name the mode at all, and every call asks
+    let may = value_of(meta, CAPABILITIES).is_some_and(|raw| raw.contains("\"url\""));
+    may && capabilities(meta).is_ok_and(|declared| declared.has_pages())
+}
+
 /// Returns the lowest level of log messages that a request asks for; `None` for none, and for a level that is not known.
 pub(super) fn log_level(meta: &[Member<'_>]) -> Option<LogLevel> {
     LogLevel::parse(&serde_json::from_str::<String>(value_of(meta, LOG_LEVEL)?).ok()?)

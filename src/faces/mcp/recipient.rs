@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::operation::{Operation, OperationSubject};
+use super::pages;
 use super::result::Answered;
 use super::{ClientEra, Endpoint};
 use crate::domain::end::End;
@@ -12,7 +13,7 @@ use crate::domain::refusal::Code;
 use crate::faces::auth::NeededScope;
 use crate::faces::sse;
 use crate::faces::wire::error::json_response;
-use crate::gateway::CallOutcome;
+use crate::gateway::{CallOutcome, Refused};
 
 /// Function that renders the answer to an outcome, with the end that telemetry records.
 pub(super) type Render = fn(&To, &CallOutcome) -> (Answered, End);
@@ -24,6 +25,8 @@ pub(super) struct To {
     pub(super) id: String,
     /// Whether the client reads event streams. If so, a call that it cancelled gets no message at all.
     pub(super) streams: bool,
+    /// Whether the client opens pages for a person (`elicitation.url`).
+    pub(super) opens_pages: bool,
     /// Function that renders the answer.
     pub(super) render: Render,
     /// Subject of the request.
@@ -44,7 +47,12 @@ impl To {
         if !matches!(outcome, CallOutcome::Refused(refused) if unknown(refused.refusal.code)) {
             self.operation.about(&self.about);
         }
-        let (answered, end) = (self.render)(self, outcome);
+        let (answered, end) = match outcome {
+            CallOutcome::Refused(Refused { refusal, .. }) if self.opens_pages && refusal.page.is_some() => {
+                pages::asked(self.era, &self.id, refusal, refusal.page.as_deref().unwrap_or_default())
+            }
+            outcome => (self.render)(self, outcome),
+        };
         self.operation.ended(end);
         answered
     }

@@ -148,6 +148,8 @@ routes! {
     PUT "/servers/{name}/oauth" => act("servers.set_oauth", May(ChangeServers), server_oauth::put);
     DELETE "/servers/{name}/oauth" => act("servers.remove_oauth", May(ChangeServers), server_oauth::remove);
     GET "/servers/{name}/connections" => read("servers.connections", May(SeeServers), NONE, server_oauth::connections);
+    POST "/servers/{name}/connections" => act("servers.connect", May(UseTools), server_oauth::begin);
+    POST "/servers/{name}/connections/claim" => act("servers.connected", May(UseTools), server_oauth::claim);
     DELETE "/servers/{name}/connections/{id}" => act("servers.disconnect", May(ChangeServers), server_oauth::remove_connection);
     GET "/servers/{name}/tools" => read("tools.list", May(SeeServers), PAGE, server_tools::list);
     GET "/servers/{name}/prompts" => read("prompts.list", May(SeeServers), PAGE, server_offers::prompts);

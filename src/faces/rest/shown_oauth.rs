@@ -19,6 +19,8 @@ pub(super) struct ShownOauth<'a> {
     scopes: &'a [String],
     client_id: &'a str,
     client_auth: &'a str,
+    registration: &'a str,
+    authorization_endpoint: Option<Cow<'a, str>>,
     state: &'a str,
     last_error: Option<&'a str>,
 }
@@ -34,6 +36,8 @@ pub(super) fn shown(server: &ServerView) -> Option<ShownOauth<'_>> {
         scopes: &oauth.scopes,
         client_id: &oauth.client_id,
         client_auth: &oauth.client_auth,
+        registration: &oauth.registration,
+        authorization_endpoint: oauth.authorization_endpoint.as_deref().map(masked),
         state: &oauth.state,
         last_error: oauth.last_error.as_deref(),
     })

@@ -263,14 +263,15 @@ mod tests {
     use crate::domain::activity::Source;
     use crate::domain::rounds::QuestionKind;
     use crate::gateway::tenants::example_caller;
-    use crate::gateway::{Consent, Ground, Log, Mailbox, Tenants};
+    use crate::gateway::{Connect, Consent, Ground, Log, Mailbox, Tenants};
 
     /// A call without an end, and the way to what its server says.
     fn held() -> (HeldCall, mpsc::Sender<CallEvent>) {
         let ground = Ground::example();
         let tenants = Arc::new(Tenants::new(&ground));
         let log = Arc::new(Log::new(&ground, &tenants));
-        let asking = (&Arc::new(Consent::new(&ground, &tenants)), &Arc::new(Mailbox::new(&ground)));
+        let connect = Arc::new(Connect::new(&ground, &tenants));
+        let asking = (&Arc::new(Consent::new(&ground, &tenants)), &Arc::new(Mailbox::new(&ground)), &connect);
         let (says, said) = mpsc::channel(EVENTS_MAX);
         let held = HeldCall {
             calls: Arc::new(Calls::new(&ground, &tenants, &log, asking)),

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use self::cancel::CancelNotices;
 use self::response_cache::CacheLane;
 use self::under_way::CallsUnderWay;
-use super::{Consent, Ground, Lifecycle, Log, Mailbox, Options, Tenants};
+use super::{Connect, Consent, Ground, Lifecycle, Log, Mailbox, Options, Tenants};
 use crate::domain::measure::Series;
 use crate::store::Store;
 use crate::upstream::Pool;
@@ -44,6 +44,7 @@ pub struct Calls {
     log: Arc<Log>,
     consent: Arc<Consent>,
     mailbox: Arc<Mailbox>,
+    connect: Arc<Connect>,
     under_way: Arc<CallsUnderWay>,
     cancel_notices: CancelNotices,
     cache_lane: CacheLane,
@@ -56,7 +57,7 @@ impl Calls {
         ground: &Ground,
         tenants: &Arc<Tenants>,
         log: &Arc<Log>,
-        (consent, mailbox): (&Arc<Consent>, &Arc<Mailbox>),
+        (consent, mailbox, connect): (&Arc<Consent>, &Arc<Mailbox>, &Arc<Connect>),
     ) -> Calls {
         let Ground { store, upstreams, options, life } = ground.clone();
         Calls {
@@ -69,6 +70,7 @@ impl Calls {
             log: Arc::clone(log),
             consent: Arc::clone(consent),
             mailbox: Arc::clone(mailbox),
+            connect: Arc::clone(connect),
             under_way: Arc::default(),
             cancel_notices: CancelNotices::default(),
             overhead: Series::of_own(),

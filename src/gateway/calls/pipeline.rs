@@ -48,7 +48,7 @@ use crate::gateway::log::{Attempt, Pending, RecordUnavailable, record_unavailabl
 use crate::gateway::outlive::{Outlive, Work};
 use crate::gateway::tenants::{Caller, Shed};
 use crate::gateway::{clock, trace};
-use crate::upstream::{Answer, Request, Subject, UpstreamError};
+use crate::upstream::{Answer, FailureKind, Request, Subject, UpstreamError};
 
 pub use self::door::Door;
 pub(super) use self::facts::Facts;
@@ -323,7 +323,7 @@ impl Calls {
         let exchange = match own {
             // boxed: rare, it must not be part of every call's future
             Some((own, call)) => Either::Left(Box::pin(self.answer_own(own, call))),
-            None => Either::Right(self.exchange(server, to_send)),
+            None => Either::Right(self.exchange(attempt, server, to_send)),
         };
         let exchange = match &mut clerk {
             // boxed: rare, it must not be part of every call's future
@@ -384,13 +384,25 @@ impl Calls {
 
     /// Sends a request to a server and waits for the answer. Completions for a server that offers none get an empty result.
     /// If the future is dropped, the server is notified that the answer is no longer wanted.
-    async fn exchange(&self, server: &ServerEntry, request: Request) -> Result<Answer, Refusal> {
-        let connection = self.upstreams.connection(&server.target);
+    async fn exchange(
+        &self,
+        attempt: &Attempt,
+        server: &ServerEntry,
+        request: Request,
+    ) -> Result<Answer, Refusal> {
+        let connection = self.upstreams.connection(&server.target_of(attempt.caller.key));
         let failed = |error: UpstreamError| from_upstream(&error, &server.name);
         if request.subject == Subject::Completion && !connection.offers().await.map_err(failed)?.completions {
             return Ok(Answer::Result(Bytes::from_static(NO_COMPLETION)));
         }
-        connection.ask(request).await.map_err(failed)
+        match connection.ask(request).await {
+            Ok(answer) => Ok(answer),
+            Err(UpstreamError { kind: FailureKind::LoginNeeded(need), detail, .. }) => {
+                // boxed: rare, it must not be part of every call's future
+                Err(Box::pin(self.login_needed(&attempt.caller, server, (need, &detail))).await)
+            }
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// Ends a request that a check refused. Unless the request only reads, its record is committed before the answer.

@@ -19,7 +19,7 @@ use crate::domain::search::Index;
 use crate::domain::tool::PinState;
 use crate::gateway::credentials::Opener;
 use crate::store::CatalogueRows;
-use crate::upstream::{Commands, Limits};
+use crate::upstream::{Commands, Limits, LoginHolder};
 
 /// Snapshot of a tenant's servers, tools and offers.
 #[derive(Debug)]
@@ -92,12 +92,17 @@ impl Catalog {
             .cloned()
             .collect();
         listed.sort_by(|a, b| a.canonical.cmp(&b.canonical));
+        // with whose login the server is listed is nothing to those who call it with their own
+        let identity = |server: &ServerEntry| {
+            let login = server.target.upstream.login();
+            login.map(|login| (login.client, login.holder == LoginHolder::Tenant))
+        };
         let is_gone = |old: &&Arc<ServerEntry>| {
             by_id.get(&old.id).is_none_or(|new| {
                 let is_off = new.target.upstream.is_run_here() && !new.enabled;
                 is_off
                     || new.target.upstream.credential() != old.target.upstream.credential()
-                    || new.target.upstream.login() != old.target.upstream.login()
+                    || identity(new) != identity(old)
                     || !old.target.upstream.runs_on_as(&new.target.upstream)
             })
         };

@@ -11,19 +11,20 @@ use serde_json::{Map, Value};
 
 use crate::domain::annotations::{Annotations, Tier, Unannotated, open_world};
 use crate::domain::fingerprint::Fingerprint;
-use crate::domain::id::{ServerId, TenantId};
+use crate::domain::id::{KeyId, ServerId, TenantId};
 use crate::domain::json;
 use crate::domain::publish::Published;
 use crate::domain::search::{Document, Parameter};
 use crate::domain::server::ConnectionState;
 use crate::domain::server_kind::ServerKind;
-use crate::domain::server_login::LoginState;
+use crate::domain::server_login::{LoginKind, LoginState};
 use crate::domain::tool::{Definition, PinState};
 use crate::domain::web_page::facts::PageFacts;
 use crate::gateway::credentials::Opened;
-use crate::store::{Server, Stored, StoredTool};
+use crate::store::{Server, ServerOauth, Stored, StoredTool};
 use crate::upstream::{
-    Commands, HttpServer, Limits, PageServer, ParamHeader, Program, Target, Upstream, param_header_rules,
+    Commands, HttpServer, Limits, LoginHolder, PageServer, ParamHeader, Program, Target, TargetLogin,
+    Upstream, param_header_rules,
 };
 
 /// Time for which a changed definition adds to the risk of calls.
@@ -51,6 +52,16 @@ pub struct ServerEntry {
 }
 
 impl ServerEntry {
+    /// Returns the server as a principal reaches it.
+    pub(in crate::gateway) fn target_of(&self, principal: Option<KeyId>) -> Cow<'_, Target> {
+        self.target.for_principal(principal.map(|principal| principal.0))
+    }
+
+    /// Returns whether each caller has a login of its own at the server.
+    pub(in crate::gateway) fn has_own_logins(&self) -> bool {
+        self.target.upstream.login().is_some_and(|login| login.holder != LoginHolder::Tenant)
+    }
+
     /// Returns whether any tool of the server may be listed.
     pub(in crate::gateway) fn is_exposed(&self) -> bool {
         self.enabled && !self.quarantined && self.connected
@@ -201,7 +212,7 @@ pub(in crate::gateway) fn target(
             url: url.clone(),
             credential: opened.credential,
             headers: opened.headers,
-            login: row.oauth.as_ref().map(|oauth| oauth.client_generation),
+            login: row.oauth.as_ref().map(|oauth| login_of(oauth)),
         }),
         (ServerKind::Stdio, _, Some(name)) => {
             Upstream::Program(Program::find(commands, name, &row.tenant_name))
@@ -225,6 +236,17 @@ pub(in crate::gateway) fn target(
         limits: own_limits(&row.limits.0, limits),
         relay: row.relay(),
     }
+}
+
+/// Returns the login that requests of nobody in particular go with, such as listings.
+fn login_of(oauth: &ServerOauth) -> TargetLogin {
+    let holder = match (LoginKind::parse(&oauth.kind), oauth.listing_principal) {
+        (Some(LoginKind::AuthorizationCode), Some(principal)) => LoginHolder::Principal(principal),
+        (Some(LoginKind::AuthorizationCode), None) => LoginHolder::Caller,
+        // for kinds of a newer release, whoever asks for a token says so
+        (Some(LoginKind::ClientCredentials) | None, _) => LoginHolder::Tenant,
+    };
+    TargetLogin { client: oauth.client_generation, holder, epoch: oauth.epoch }
 }
 
 pub(super) fn server_entry(row: &Server, target: Target) -> ServerEntry {

@@ -153,7 +153,7 @@ impl Servers {
         right: Right,
     ) -> Result<Once, ListingError> {
         let before = self.store.tally(tenant, server.id(), server.version).await?;
-        let asked = self.ask_for(connection, &doubt(&before, right)).await;
+        let asked = self.ask_for((tenant, server), connection, &doubt(&before, right)).await;
         self.keep_page_report(tenant, server, connection).await;
         match asked? {
             Ok(found) => {
@@ -195,9 +195,18 @@ impl Servers {
     }
 
     /// Reads a server's lists. The inner error is the server's failure, the outer one this replica's.
-    async fn ask_for(&self, connection: &Connection, doubt: &Doubt) -> Result<Answered, ListingError> {
+    async fn ask_for(
+        &self,
+        (tenant, server): (TenantId, &Server),
+        connection: &Connection,
+        doubt: &Doubt,
+    ) -> Result<Answered, ListingError> {
         match fetch(connection, doubt).await {
             Ok(found) => Ok(Ok(found)),
+            Err(error) if matches!(error.kind, UpstreamKind::LoginRefused { .. }) => {
+                self.note_refused_token(tenant, server, &error).await;
+                Ok(Err(error.whole()))
+            }
             Err(error) if error.kind == UpstreamKind::NoPlace => Err(ListingError::Here(error.to_string())),
             Err(error) if error.kind == UpstreamKind::Timeout => {
                 let seconds = self.options.upstream.listing_timeout.as_secs();

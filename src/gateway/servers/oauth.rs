@@ -1,51 +1,41 @@
-//! Logins of the gateway at servers, as administrators configure them.
+//! Logins at servers, as administrators configure them: the gateway's own, or that of each person.
+
+mod check;
+mod found;
 
 use std::fmt;
 
-use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::Servers;
 use super::administer::ServerView;
 use crate::domain::id::{ServerId, TenantId};
-use crate::domain::seal::{self, Place};
+use crate::domain::seal::Place;
 use crate::domain::server_kind::ServerKind;
-use crate::domain::server_login::{
-    AuthorizationServer, ClientAuthWay, LoginKind, ProtectedResource, is_scope, metadata_urls, resource_urls,
-};
+use crate::domain::server_login::ClientAuthWay;
 use crate::domain::server_url::without_query;
 use crate::domain::tenant::Action;
 use crate::gateway::GatewayError;
-use crate::gateway::credentials::{data_key, random, unsealable};
+use crate::gateway::server_logins::{refused_pause, vault};
 use crate::gateway::tenants::Caller;
-use crate::store::{ConnectionRow, NewServerOauth, RevisionKind, Server, ServerOauth};
+use crate::store::{LoginOf, NewServerOauth, RevisionKind, SealedText, Server};
+use crate::upstream::{FailureKind, UpstreamError};
 
-/// Largest metadata document, in bytes.
-const METADATA_BYTES_MAX: usize = 256 * 1024;
-/// Longest client id, in bytes.
-const CLIENT_ID_BYTES_MAX: usize = 500;
-/// Longest client secret, in bytes.
-const CLIENT_SECRET_BYTES_MAX: usize = 4096;
-/// Most scopes, and the longest one in bytes.
-const SCOPES_MAX: (usize, usize) = (50, 200);
-/// Longest URL, in bytes.
-const URL_BYTES_MAX: usize = 2000;
-/// Advice where the authorization server of a server cannot be found out.
-const NAME_IT: &str = "give issuer or token_endpoint";
-
-/// Request to configure the gateway's login at a server. `Debug` shows no secret.
+/// Request to configure the login at a server. `Debug` shows no secret.
 pub struct OauthRequest {
     /// Way of logging in, a word of [`LoginKind`].
     pub kind: String,
-    /// Client id of the gateway.
-    pub client_id: String,
-    /// Client secret of the gateway.
-    pub client_secret: Zeroizing<String>,
-    /// Issuer whose metadata names the token endpoint; `None` to ask the server for it.
+    /// Client id of the gateway; `None` to register it, for logins of people.
+    pub client_id: Option<String>,
+    /// Client secret of the gateway; `None` for a public client, for logins of people.
+    pub client_secret: Option<Zeroizing<String>>,
+    /// Issuer whose metadata names the endpoints; `None` to ask the server for it.
     pub issuer: Option<String>,
     /// URL of the token endpoint; `None` to read it from the issuer's metadata.
     pub token_endpoint: Option<String>,
-    /// Value of `resource` in token requests: empty for none, `None` for the server's URL.
+    /// URL that browsers are sent to; `None` to read it from the issuer's metadata.
+    pub authorization_endpoint: Option<String>,
+    /// Value of `resource` in requests: empty for none, `None` for the server's URL.
     pub resource: Option<String>,
     /// Scopes to ask for; `None` for those that the server asks for.
     pub scopes: Option<Vec<String>>,
@@ -61,37 +51,22 @@ impl fmt::Debug for OauthRequest {
     }
 }
 
-/// Authorization server of a server.
-#[derive(Default)]
-struct FoundServer {
-    issuer: Option<String>,
-    token_endpoint: String,
-    client_auth: Option<ClientAuthWay>,
-    resource: Option<String>,
-    scopes: Vec<String>,
-}
-
-impl FoundServer {
-    /// Returns the authorization server of a login that is configured already.
-    fn configured(login: &ServerOauth) -> FoundServer {
-        FoundServer {
-            issuer: login.issuer.clone(),
-            token_endpoint: login.token_endpoint.clone(),
-            client_auth: ClientAuthWay::parse(&login.client_auth),
-            resource: Some(login.resource.clone().unwrap_or_default()),
-            scopes: login.scopes.clone(),
-        }
+impl OauthRequest {
+    /// Returns whether the request leaves it to the server, or to the login of before, where tokens come from.
+    fn names_nothing(&self) -> bool {
+        self.issuer.is_none() && self.token_endpoint.is_none() && self.authorization_endpoint.is_none()
     }
 }
 
 impl Servers {
-    /// Configures how the gateway logs in at a server, in the place of what was configured before, and lists the server. Without
-    /// an issuer or token endpoint, the authorization server of before stays, with what else the request does not name; at first, the
-    /// request has to name it, and the error says what the server itself names: a secret goes where an administrator sends it.
+    /// Configures the login at a server, in the place of what was configured before, and lists the server. Without an issuer or
+    /// endpoint, the authorization server of before stays, with what else the request does not name. At first, a request with a
+    /// client's secret has to name it, and the error says what the server itself names: a secret goes where an administrator sends
+    /// it. A client that is registered anew has no such secret, and follows what the server names.
     ///
     /// # Errors
     /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] for a field or without a
-    /// tenant, [`GatewayError::Conflict`] for a changed version, or [`GatewayError::Unavailable`].
+    /// tenant, [`GatewayError::Conflict`] for a changed version or without a public URL, or [`GatewayError::Unavailable`].
     pub async fn set_oauth(
         &self,
         caller: &Caller,
@@ -105,39 +80,45 @@ impl Servers {
         let url = url.ok_or_else(|| {
             GatewayError::invalid("kind", format!("a server of kind {} has no login", server.kind.as_str()))
         })?;
-        let kind = check(&request)?;
+        let kind = check::check(&request)?;
         if server.header_names.iter().any(|name| name.eq_ignore_ascii_case("authorization")) {
             let message = "The server has a header Authorization, in which the token of a login is sent. Remove that header first \
                            (headers without it).";
             return Err(GatewayError::Conflict(message.to_owned()));
         }
-        let found = match &server.oauth {
-            // the client belongs to one authorization server: what the server names today may be another
-            Some(before) if request.issuer.is_none() && request.token_endpoint.is_none() => {
-                FoundServer::configured(before)
-            }
-            _ => self.authorization_server(tenant, &url, &request).await?,
-        };
-        self.upstreams
-            .check_issuer_url(&found.token_endpoint)
-            .map_err(|error| GatewayError::invalid("token_endpoint", error.whole()))?;
+        let before = server.oauth.as_ref().filter(|before| before.kind == kind.as_str());
+        let found = self.found(tenant, (kind, &url), &request, before.map(|before| &before.0)).await?;
+        for (field, endpoint) in [
+            ("token_endpoint", Some(&found.token_endpoint)),
+            ("authorization_endpoint", found.authorization_endpoint.as_ref()),
+        ] {
+            let checked = endpoint.map_or(Ok(()), |endpoint| self.upstreams.check_issuer_url(endpoint));
+            checked.map_err(|error| GatewayError::invalid(field, error.whole()))?;
+        }
         let place = without_query(&url).to_owned();
-        let (data_key_id, client_sealed) =
-            self.seal_client(tenant, server.id(), &found.token_endpoint, &request.client_secret).await?;
+        let client = self.client((tenant, server.id()), kind, &request, &found).await?;
         let resource = request.resource.or(found.resource).unwrap_or_else(|| place.clone());
+        let client_secret = match &client.secret {
+            None => None,
+            Some(secret) => Some(self.seal_client(tenant, server.id(), &found.token_endpoint, secret).await?),
+        };
         let new = NewServerOauth {
             // the place was read in this version
             version: request.version.unwrap_or(server.version),
             place,
             kind,
             issuer: found.issuer,
+            authorization_endpoint: found.authorization_endpoint,
+            revocation_endpoint: found.revocation_endpoint,
+            require_iss: found.require_iss,
+            is_named: found.is_named,
+            registration: client.registration,
             token_endpoint: found.token_endpoint,
             resource: (!resource.is_empty()).then_some(resource),
             scopes: request.scopes.unwrap_or(found.scopes),
-            client_id: request.client_id,
-            client_auth: request.client_auth.or(found.client_auth).unwrap_or(ClientAuthWay::Basic),
-            data_key_id,
-            client_sealed,
+            client_id: client.id,
+            client_auth: client.way,
+            client_secret,
         };
         let updated = self.store.put_server_oauth(tenant, server.id(), &new).await;
         let updated = updated.map_err(|error| GatewayError::from_store(error, "server"))?;
@@ -147,7 +128,7 @@ impl Servers {
         self.get_server(caller, name).await
     }
 
-    /// Removes the gateway's login at a server, with its tokens.
+    /// Removes the login at a server, with all of its tokens.
     ///
     /// # Errors
     /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant,
@@ -167,39 +148,13 @@ impl Servers {
         Ok(())
     }
 
-    /// Returns the connections of a server: the logins for which there are tokens, or were.
-    ///
-    /// # Errors
-    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
-    /// [`GatewayError::Unavailable`].
-    pub async fn list_connections(
-        &self,
-        caller: &Caller,
-        name: &str,
-    ) -> Result<Vec<ConnectionRow>, GatewayError> {
-        let server = self.get_server(caller, name).await?;
-        let rows = self.store.list_connections(caller.tenant()?.id, server.id()).await;
-        rows.map_err(|error| GatewayError::from_store(error, "server"))
-    }
-
-    /// Forgets a connection with its token: the next call logs in again.
-    ///
-    /// # Errors
-    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
-    /// [`GatewayError::Unavailable`].
-    pub async fn remove_connection(
-        &self,
-        caller: &Caller,
-        name: &str,
-        connection: Uuid,
-    ) -> Result<(), GatewayError> {
-        caller.authorise(Action::ChangeServers)?;
-        let tenant = caller.tenant()?.id;
-        let server = self.get_server(caller, name).await?;
-        let removed = self.store.remove_connection(tenant, server.id(), connection).await;
-        removed.map_err(|error| GatewayError::from_store(error, "connection"))?;
-        self.tenants.refresh(tenant, RevisionKind::Catalogue).await;
-        Ok(())
+    /// Lists a server with the login that somebody has just made for that.
+    pub async fn list_after_login(&self, caller: &Caller, name: &str) {
+        let Some(tenant) = caller.tenant().ok().map(|tenant| tenant.id) else { return };
+        match self.store.get_server(tenant, name).await {
+            Ok(server) => self.list_if_enabled(tenant, &server).await,
+            Err(error) => tracing::warn!(%tenant, %error, "a server was not listed after a login"),
+        }
     }
 
     /// Ends the pause after failed logins at a server: somebody asked for a try.
@@ -212,154 +167,25 @@ impl Servers {
         }
     }
 
+    /// Notes that a server refuses the gateway's token at a listing. A refusal of a call is not noted: callers could cause it.
+    pub(super) async fn note_refused_token(&self, tenant: TenantId, server: &Server, error: &UpstreamError) {
+        let FailureKind::LoginRefused { generation: Some(generation) } = error.kind else { return };
+        let Some(oauth) = &server.oauth else { return };
+        let login = LoginOf { tenant, server: server.id(), principal: None, client: oauth.client_generation };
+        if let Err(error) = self.store.token_refused((login, generation), &error.detail, refused_pause).await
+        {
+            tracing::warn!(%tenant, server = server.name, %error, "a refused token was not noted");
+        }
+    }
+
     async fn seal_client(
         &self,
         tenant: TenantId,
         server: ServerId,
         endpoint: &str,
         secret: &str,
-    ) -> Result<(Uuid, Vec<u8>), GatewayError> {
-        let (key_id, key) = data_key(&self.store, &self.options.keyring, tenant).await?;
+    ) -> Result<SealedText, GatewayError> {
         let bound = Place::ServerOauth { tenant, server, endpoint };
-        let sealed = seal::seal(&key, random()?, bound, secret.as_bytes()).map_err(unsealable)?;
-        Ok((key_id, sealed))
+        vault::seal_text(&self.store, &self.options.keyring, tenant, bound, secret).await
     }
-
-    /// Returns the authorization server: as the request names it, or as the server at `url` does.
-    async fn authorization_server(
-        &self,
-        tenant: TenantId,
-        url: &str,
-        request: &OauthRequest,
-    ) -> Result<FoundServer, GatewayError> {
-        if let Some(endpoint) = &request.token_endpoint {
-            let (issuer, token_endpoint) = (request.issuer.clone(), endpoint.clone());
-            return Ok(FoundServer { issuer, token_endpoint, ..FoundServer::default() });
-        }
-        let resource = self.protected_resource(tenant, url).await;
-        let Some(issuer) = &request.issuer else {
-            let (resource, _) = resource?;
-            let issuer = resource.authorization_servers.first().map_or("", String::as_str);
-            let message = format!(
-                "the server says that its tokens come from {issuer}: give that as issuer, if it is where client_id and client_secret \
-                 are from"
-            );
-            return Err(GatewayError::invalid("issuer", message));
-        };
-        let found = self.metadata_of(tenant, issuer, "issuer", "give token_endpoint").await?;
-        Ok(match resource {
-            Ok((resource, scopes)) if resource.authorization_servers.contains(issuer) => {
-                FoundServer { resource: Some(resource.resource), scopes, ..found }
-            }
-            Ok(_) | Err(_) => found,
-        })
-    }
-
-    /// Reads the metadata of the server at `url`, which its challenge names, or which is at its well-known place.
-    async fn protected_resource(
-        &self,
-        tenant: TenantId,
-        url: &str,
-    ) -> Result<(ProtectedResource, Vec<String>), GatewayError> {
-        let fault = |why: &str| {
-            let message = format!("the server does not say where its tokens come from ({why}); {NAME_IT}");
-            GatewayError::invalid("token_endpoint", message)
-        };
-        let challenge = self.upstreams.challenge(tenant.0, url).await;
-        let challenge = challenge.map_err(|error| fault(&error.whole()))?.unwrap_or_default();
-        let named = challenge.resource_metadata.map(|named| vec![named]);
-        let mut why = "it has no protected-resource metadata".to_owned();
-        for place in named.unwrap_or_else(|| resource_urls(url)) {
-            match self.upstreams.fetch_document(Some(tenant.0), &place, METADATA_BYTES_MAX).await {
-                Ok(text) => match ProtectedResource::read(&text, url) {
-                    Ok(resource) => return Ok((resource, challenge.scopes)),
-                    Err(fault) => fault.clone_into(&mut why),
-                },
-                Err(error) => why = format!("its protected-resource metadata: {error}"),
-            }
-        }
-        Err(fault(&why))
-    }
-
-    /// Reads the metadata of an issuer. Errors are about `field`.
-    async fn metadata_of(
-        &self,
-        tenant: TenantId,
-        issuer: &str,
-        field: &str,
-        advice: &str,
-    ) -> Result<FoundServer, GatewayError> {
-        let mut why = "it is no URL".to_owned();
-        for place in metadata_urls(issuer) {
-            match self.upstreams.fetch_document(Some(tenant.0), &place, METADATA_BYTES_MAX).await {
-                Ok(text) => match AuthorizationServer::read(&text, issuer) {
-                    Ok(read) => {
-                        let client_auth = read.client_auth();
-                        if client_auth.is_none() {
-                            "it takes no client secret by client_secret_basic or client_secret_post"
-                                .clone_into(&mut why);
-                            break;
-                        }
-                        let (issuer, token_endpoint) =
-                            (Some(issuer.to_owned()), read.token_endpoint().to_owned());
-                        return Ok(FoundServer {
-                            issuer,
-                            token_endpoint,
-                            client_auth,
-                            ..FoundServer::default()
-                        });
-                    }
-                    Err(fault) => fault.clone_into(&mut why),
-                },
-                Err(error) => why = error.to_string(),
-            }
-        }
-        let message =
-            format!("the authorization server's metadata gives no token endpoint ({why}); {advice}");
-        Err(GatewayError::invalid(field, message))
-    }
-}
-
-/// Checks the fields of a request, and returns the kind of login.
-fn check(request: &OauthRequest) -> Result<LoginKind, GatewayError> {
-    let kind = LoginKind::parse(&request.kind).ok_or_else(|| {
-        let known = LoginKind::WORDS.join(" or ");
-        GatewayError::invalid("kind", format!("kind must be {known}: this release knows no other login"))
-    })?;
-    let is_plain = |text: &str, max: usize| {
-        !text.is_empty() && text.len() <= max && text.bytes().all(|byte| matches!(byte, 0x20..=0x7e))
-    };
-    if !is_plain(&request.client_id, CLIENT_ID_BYTES_MAX) {
-        let message = format!("client_id must be 1 to {CLIENT_ID_BYTES_MAX} visible ASCII characters");
-        return Err(GatewayError::invalid("client_id", message));
-    }
-    if !is_plain(&request.client_secret, CLIENT_SECRET_BYTES_MAX) {
-        let message =
-            format!("client_secret must be 1 to {CLIENT_SECRET_BYTES_MAX} visible ASCII characters");
-        return Err(GatewayError::invalid("client_secret", message));
-    }
-    for (name, url) in [("issuer", &request.issuer), ("token_endpoint", &request.token_endpoint)] {
-        let is_url =
-            |url: &String| url.len() <= URL_BYTES_MAX && !url.contains('#') && url::Url::parse(url).is_ok();
-        if url.as_ref().is_some_and(|url| !is_url(url)) {
-            return Err(GatewayError::invalid(name, format!("{name} must be a URL without a fragment")));
-        }
-    }
-    let is_resource = |text: &String| {
-        let is_uri = text.len() <= URL_BYTES_MAX && !text.contains('#') && url::Url::parse(text).is_ok();
-        text.is_empty() || is_uri
-    };
-    if request.resource.as_ref().is_some_and(|resource| !is_resource(resource)) {
-        let message = "resource must be an absolute URI without a fragment, or empty for none";
-        return Err(GatewayError::invalid("resource", message));
-    }
-    let (count, bytes) = SCOPES_MAX;
-    let scopes = request.scopes.as_deref().unwrap_or_default();
-    if scopes.len() > count || !scopes.iter().all(|scope| scope.len() <= bytes && is_scope(scope)) {
-        let message = format!(
-            "scopes must be at most {count} texts of at most {bytes} visible ASCII characters without spaces, quotes and backslashes"
-        );
-        return Err(GatewayError::invalid("scopes", message));
-    }
-    Ok(kind)
 }

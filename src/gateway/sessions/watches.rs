@@ -99,7 +99,7 @@ impl Watches {
         line: &Arc<StreamLine>,
     ) -> Option<WatchHold> {
         // programs say nothing of updates
-        if server.target.upstream.is_run_here() {
+        if server.target.upstream.is_run_here() || server.has_own_logins() {
             return None;
         }
         let key = key_of(server);

@@ -34,6 +34,7 @@ pub use self::logins::{
     CLIENT_METADATA_PATH, FindingGrade, IssuerFinding, IssuerRequest, LoginAnswer, LoginBegun, LoginEnd,
     LoginFault, PersonLogin, RulesView,
 };
+pub(super) use self::logins::{callback_path, client_metadata_path};
 pub use self::memory::{MEMORY_RETRY_AFTER_S, overloaded};
 pub use self::policies::PolicyView;
 pub use self::refused::RefusedPerson;

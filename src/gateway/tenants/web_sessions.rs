@@ -222,7 +222,7 @@ impl Tenants {
     }
 
     /// Returns a permit for work at the database that a login causes before anybody knows whose it is.
-    pub(super) async fn stranger_permit(&self) -> Result<SemaphorePermit<'_>, AuthError> {
+    pub(in crate::gateway) async fn stranger_permit(&self) -> Result<SemaphorePermit<'_>, AuthError> {
         permit_of(&self.web_sessions.logins).await
     }
 

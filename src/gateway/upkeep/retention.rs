@@ -60,6 +60,7 @@ impl Upkeep {
 
     /// Deletes sessions of the console, and logins under way, that have expired.
     async fn delete_expired_web_sessions(&self) -> Result<(), StoreError> {
+        self.batches(|| self.store.delete_expired_flows()).await?;
         self.batches(|| self.store.delete_expired_web_logins()).await?;
         self.batches(|| self.store.delete_expired_web_sessions()).await.map(drop)
     }

@@ -9,7 +9,7 @@ use crate::domain::tenant::Role;
 use crate::store::revisions::{self, RevisionKind};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::unit::Unit;
-use crate::store::{Store, StoreError, web_cookies};
+use crate::store::{Store, StoreError, connected, web_cookies};
 
 /// Most people of a tenant that are stored when they are seen. Further ones work, and are not listed.
 const PEOPLE_MAX: i64 = 100_000;
@@ -182,6 +182,7 @@ impl Store {
         let row = row.ok_or(StoreError::NotFound)?;
         if is_blocked {
             web_cookies::remove_of(&mut tx, tenant, KeyId::of_identity(identity)).await?;
+            connected::remove_of(&mut tx, tenant, KeyId::of_identity(identity)).await?;
         }
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await?;
         Ok(row)
@@ -219,6 +220,7 @@ impl Store {
         .await?;
         let row = row.ok_or(StoreError::Limit("identities"))?;
         web_cookies::remove_of(&mut tx, tenant, KeyId::of_identity(identity)).await?;
+        connected::remove_of(&mut tx, tenant, KeyId::of_identity(identity)).await?;
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await?;
         Ok(row)
     }

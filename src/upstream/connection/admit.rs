@@ -14,6 +14,7 @@ use crate::upstream::admission::gate::overloaded;
 use crate::upstream::admission::health::Probe;
 use crate::upstream::connection::Connection;
 use crate::upstream::error::{FailureKind, UpstreamError};
+use crate::upstream::http::login::login_is_slow;
 use crate::upstream::protocol::exchange::UpstreamExchange;
 use crate::upstream::protocol::sent::{ASKED_MAX, Sent};
 
@@ -32,9 +33,13 @@ impl Connection {
         work: impl FnOnce() -> F,
     ) -> Result<T, UpstreamError> {
         let (link, began) = (self.link()?, Instant::now());
-        let entered = AtomicBool::new(false);
+        let (entered, waits_for_login) = (AtomicBool::new(false), AtomicBool::new(false));
         let mut admitted = pin!(async {
             let _permit = self.admit(link).await?;
+            if let Some(login) = link.login().filter(|login| !login.is_open()) {
+                waits_for_login.store(true, Ordering::Relaxed);
+                login.opened().await?;
+            }
             entered.store(true, Ordering::Relaxed);
             work().await
         });
@@ -55,7 +60,11 @@ impl Connection {
         };
         match ended {
             Ok(ended) => ended,
-            Err(_) if !entered.load(Ordering::Relaxed) => Err(overloaded()),
+            Err(_) if !entered.load(Ordering::Relaxed) => match waits_for_login.load(Ordering::Relaxed) {
+                // says nothing about the server
+                true => Err(login_is_slow()),
+                false => Err(overloaded()),
+            },
             Err(_) => {
                 self.health.failed(began);
                 Err(UpstreamError::timeout(sent.is_dispatched()))

@@ -26,7 +26,7 @@ use crate::upstream::admission::shares::{
     MemoryHold, MemoryLimits, MemoryPurpose, MemoryVitals, Share, TenantShares,
 };
 use crate::upstream::error::{FailureKind, UpstreamError};
-use crate::upstream::http::login::{BoundLogin, ServerLogin, TokenSource};
+use crate::upstream::http::login::{AccessToken, BoundLogin, ServerLogin, TokenSource};
 use crate::upstream::http::meter::{Meter, Metered, Passage};
 use crate::upstream::target::{HttpServer, Target};
 
@@ -117,24 +117,40 @@ impl Dialer {
         server: &HttpServer,
         target: &Target,
     ) -> Result<Option<BoundLogin>, UpstreamError> {
-        let Some(client) = server.login else { return Ok(None) };
-        let login = ServerLogin { tenant: target.tenant, server: target.server, client };
+        let Some(own) = server.login else { return Ok(None) };
+        let login = ServerLogin::of(target, own)?;
         let source = self.tokens.clone();
         let source = source.ok_or_else(|| UpstreamError::unsent(FailureKind::Locked, "no tokens here"))?;
+        source.as_of(login, own.epoch);
         Ok(Some(BoundLogin { login, source }))
     }
 
-    /// Returns the token that a server is called with now; `None` without a login, or before the first token.
-    pub(in crate::upstream) fn sent_token(&self, target: &Target) -> Option<Zeroizing<String>> {
-        let login =
-            ServerLogin { tenant: target.tenant, server: target.server, client: target.upstream.login()? };
-        Some(self.tokens.as_ref()?.held(login)?.text())
+    /// Returns the tokens that a server was called with in the last minutes.
+    pub(in crate::upstream) fn sent_tokens(&self, target: &Target) -> Vec<Zeroizing<String>> {
+        let login = target.upstream.login().and_then(|login| ServerLogin::of(target, login).ok());
+        let tokens = login.zip(self.tokens.as_ref()).map(|(login, source)| source.recent(login));
+        tokens.unwrap_or_default().iter().map(AccessToken::text).collect()
     }
 
     /// Forgets a failure of a moment ago of the login at a server.
     pub(in crate::upstream) fn reset_login(&self, tenant: Uuid, server: Uuid) {
         if let Some(source) = &self.tokens {
             source.reset(tenant, server);
+        }
+    }
+
+    /// Notes how new what is known of the logins at a server is.
+    pub(in crate::upstream) fn note_logins(&self, target: &Target) {
+        let Some(own) = target.upstream.login() else { return };
+        if let (Some(source), Ok(login)) = (&self.tokens, ServerLogin::of(target, own)) {
+            source.as_of(login, own.epoch);
+        }
+    }
+
+    /// Forgets the logins of a tenant.
+    pub(in crate::upstream) fn forget_logins(&self, tenant: Uuid) {
+        if let Some(source) = &self.tokens {
+            source.forget(tenant);
         }
     }
 

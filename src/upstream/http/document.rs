@@ -1,4 +1,4 @@
-//! Fetches of small documents of identity providers: metadata and keys. Each passes the egress guard, on a connection of its
+//! Small documents of identity providers and authorization servers: metadata, keys, registrations of clients. Each request passes the egress guard, on a connection of its
 //! own, and follows no redirect.
 
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, HOST, HeaderMap, HeaderValue, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, USER_AGENT};
 use http::{Method, StatusCode};
 use tokio::time::timeout;
 
@@ -26,7 +26,7 @@ pub enum DocumentError {
     /// No answer came, or not a whole one.
     #[error("no answer: {}{}", .0.kind.sentence(), detail(.0))]
     NoAnswer(UpstreamError),
-    /// The answer was not 200.
+    /// The answer was neither 200 nor 201.
     #[error("HTTP {}", .0.as_u16())]
     Status(StatusCode),
     /// The answer is no UTF-8 text.
@@ -44,11 +44,27 @@ pub(in crate::upstream) async fn fetch(
     url: &str,
     bytes_max: usize,
 ) -> Result<String, DocumentError> {
-    let fetched = timeout(FETCH_MAX, fetch_slowly(dialer, url, bytes_max)).await;
+    let fetched = timeout(FETCH_MAX, ask(dialer, url, None, bytes_max)).await;
     fetched.unwrap_or_else(|_| Err(DocumentError::NoAnswer(UpstreamError::timeout(true))))
 }
 
-async fn fetch_slowly(dialer: Dialer, url: &str, bytes_max: usize) -> Result<String, DocumentError> {
+/// Posts a JSON document, by a dialer for issuers, and returns that of the answer, of at most `bytes_max` bytes.
+pub(in crate::upstream) async fn post(
+    dialer: Dialer,
+    url: &str,
+    body: String,
+    bytes_max: usize,
+) -> Result<String, DocumentError> {
+    let posted = timeout(FETCH_MAX, ask(dialer, url, Some(body), bytes_max)).await;
+    posted.unwrap_or_else(|_| Err(DocumentError::NoAnswer(UpstreamError::timeout(true))))
+}
+
+async fn ask(
+    dialer: Dialer,
+    url: &str,
+    body: Option<String>,
+    bytes_max: usize,
+) -> Result<String, DocumentError> {
     let uri = dialer.check_url(url).map_err(DocumentError::NoAnswer)?;
     let unsendable = || {
         let error = UpstreamError::unsent(FailureKind::Unsendable, "the URL cannot be sent");
@@ -63,9 +79,14 @@ async fn fetch_slowly(dialer: Dialer, url: &str, bytes_max: usize) -> Result<Str
     let timeouts = Timeouts { connect: CONNECT_MAX, idle: Duration::ZERO };
     let http = Http { wires: Arc::new(Wires::new(dialer, uri, 1, timeouts)), target, login: None };
     let sent = AtomicBool::new(false);
-    let exchanged = http.exchange(Method::GET, headers, Bytes::new(), &sent).await;
+    let method = if body.is_some() { Method::POST } else { Method::GET };
+    if body.is_some() {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    let body = body.map(Bytes::from).unwrap_or_default();
+    let exchanged = http.exchange(method, headers, body, &sent).await;
     let (mut lease, response) = exchanged.map_err(DocumentError::NoAnswer)?;
-    if response.status() != StatusCode::OK {
+    if !matches!(response.status(), StatusCode::OK | StatusCode::CREATED) {
         return Err(DocumentError::Status(response.status()));
     }
     let mut body = response.into_body();

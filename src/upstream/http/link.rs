@@ -19,7 +19,7 @@ use crate::upstream::http::refused::says;
 use crate::upstream::http::session::{UpstreamSession, UpstreamSessions};
 use crate::upstream::http::wires::{Timeouts, Wires};
 use crate::upstream::protocol::ask::Ask;
-use crate::upstream::protocol::exchange::{Exchanged, NoAnswer, UpstreamExchange, UpstreamWork};
+use crate::upstream::protocol::exchange::{Exchanged, LoginGate, NoAnswer, UpstreamExchange, UpstreamWork};
 use crate::upstream::protocol::hello::{HELLO_BYTES_MAX, modern_offers};
 use crate::upstream::protocol::jsonrpc::{self, Answer, Meta};
 use crate::upstream::protocol::offers::DeclaredOffers;
@@ -212,6 +212,10 @@ impl UpstreamExchange for HttpLink {
 
     fn transport(&self) -> Transport {
         Transport::Tcp
+    }
+
+    fn login(&self) -> Option<&dyn LoginGate> {
+        self.http.login.as_ref().map(|login| login as &dyn LoginGate)
     }
 
     fn era(&self) -> Option<Era> {

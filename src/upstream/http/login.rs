@@ -1,34 +1,63 @@
-//! Tokens that servers are called with. Whoever sends a request takes the token here, at the last moment: no session and no header map
+//! Tokens that servers are called with: the gateway's own, or those of the person who calls. Whoever sends a request takes the token here, at the last moment: no session and no header map
 //! keeps it, and it goes to the origin of its own server alone.
 
 use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use http::header::HeaderValue;
+use http::header::{HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use crate::domain::server_login::is_token;
+use crate::domain::server_login::{LoginNeed, TokenChallenge, is_token};
 use crate::upstream::error::{FailureKind, UpstreamError};
+use crate::upstream::protocol::exchange::{LoginGate, UpstreamWork};
+use crate::upstream::target::{LoginHolder, Target, TargetLogin};
+
+/// Text of a failure for administrators: the server refuses a new token.
+const REFUSED: &str = "it refuses a token that its authorization server had just issued (HTTP 401)";
 
 /// Advice for whoever looks after a server that refuses the gateway.
 const GIVE_AGAIN: &str = "give id and secret again with mcpproxy upstream update NAME --oauth-client-id ID --oauth-client-secret - (it \
                           reads the secret from standard input)";
 
-/// Login of the gateway at a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Advice for whoever looks after a server that cannot be listed without a login.
+const CONNECT: &str = "log in with mcpproxy upstream connect NAME --for-listing";
+
+/// Login at a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLogin {
     /// Tenant of the server.
     pub tenant: Uuid,
     /// Id of the server.
     pub server: Uuid,
+    /// Principal whose login it is; `None` for the tenant's.
+    pub principal: Option<Uuid>,
     /// Generation of the login's configuration: another one has other tokens.
     pub client: Uuid,
 }
 
+impl ServerLogin {
+    /// Returns the login that goes with requests to a target.
+    ///
+    /// # Errors
+    /// [`FailureKind::LoginNeeded`] if the requests are nobody's, and each caller has a login of its own.
+    pub(in crate::upstream) fn of(target: &Target, login: TargetLogin) -> Result<ServerLogin, UpstreamError> {
+        let principal = match login.holder {
+            LoginHolder::Tenant => None,
+            LoginHolder::Principal(principal) => Some(principal),
+            LoginHolder::Caller => {
+                let needed = LoginFailure::Needed { need: LoginNeed::First, scopes: Vec::new() };
+                return Err(needed.into_error());
+            }
+        };
+        let Target { tenant, server, .. } = *target;
+        Ok(ServerLogin { tenant, server, principal, client: login.client })
+    }
+}
+
 /// Access token of a server. `Debug` shows no token.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct AccessToken {
     header: HeaderValue,
     /// Number of the token: one more with each.
@@ -69,6 +98,15 @@ pub enum LoginFailure {
     Refused {
         /// Failure, for administrators.
         why: String,
+        /// Number of the token that the server itself refused; `None` if there was none.
+        generation: Option<i64>,
+    },
+    /// The person has to log in.
+    Needed {
+        /// Reason.
+        need: LoginNeed,
+        /// Scopes that the server asks for; empty unless they are the reason.
+        scopes: Vec<String>,
     },
 }
 
@@ -78,8 +116,11 @@ impl LoginFailure {
             Self::Unavailable { retry_s, why } => {
                 UpstreamError::unsent(FailureKind::LoginUnavailable { retry_s }, why)
             }
-            Self::Refused { why } => {
-                UpstreamError::unsent(FailureKind::LoginRefused, why).with_aside(GIVE_AGAIN)
+            Self::Refused { why, generation } => {
+                UpstreamError::unsent(FailureKind::LoginRefused { generation }, why).with_aside(GIVE_AGAIN)
+            }
+            Self::Needed { need, scopes } => {
+                UpstreamError::unsent(FailureKind::LoginNeeded(need), scopes.join(", ")).with_aside(CONNECT)
             }
         }
     }
@@ -97,11 +138,22 @@ pub trait TokenSource: fmt::Debug + Send + Sync {
         refused: Option<i64>,
     ) -> BoxFuture<'_, Result<AccessToken, LoginFailure>>;
 
-    /// Notes that the server refuses a token that it was sent for the first time.
-    fn refused(&self, login: ServerLogin, generation: i64) -> BoxFuture<'_, ()>;
+    /// Returns the tokens of the last minutes, which answers may repeat.
+    fn recent(&self, login: ServerLogin) -> Vec<AccessToken>;
+
+    /// Notes the number of connections that were made or removed at the server: with another one than before, the token at hand is
+    /// forgotten.
+    fn as_of(&self, login: ServerLogin, epoch: i64);
+
+    /// Notes the scopes that the server asked for when it refused this token for having too few, and looks for a newer one at the
+    /// next request.
+    fn wants(&self, login: ServerLogin, generation: i64, scopes: Vec<String>) -> BoxFuture<'_, ()>;
 
     /// Forgets a failure of a moment ago: somebody asked for a try.
     fn reset(&self, tenant: Uuid, server: Uuid);
+
+    /// Forgets the logins of a tenant.
+    fn forget(&self, tenant: Uuid);
 }
 
 /// Login whose tokens a client of a server sends.
@@ -127,11 +179,44 @@ impl BoundLogin {
         renewed.map(SentToken).map_err(LoginFailure::into_error)
     }
 
-    /// Notes that the server refuses a new token, and returns the error of the request.
-    pub(in crate::upstream) async fn refused(&self, token: &SentToken) -> UpstreamError {
-        self.source.refused(self.login, token.0.generation).await;
-        let why = "it refuses a token that its authorization server had just issued (HTTP 401)".to_owned();
-        LoginFailure::Refused { why }.into_error()
+    /// Returns the error of a request whose new token the server refuses. Nothing is noted: it may be about this request alone.
+    pub(in crate::upstream) fn refused(&self, token: &SentToken) -> UpstreamError {
+        let failure = match self.login.principal {
+            Some(_) => LoginFailure::Needed { need: LoginNeed::Ended, scopes: Vec::new() },
+            None => LoginFailure::Refused { why: REFUSED.to_owned(), generation: Some(token.0.generation) },
+        };
+        failure.into_error()
+    }
+
+    /// Returns the error of a request for which a person's token has too few scopes; `None` if the answer says something else.
+    pub(in crate::upstream) async fn wants_more(
+        &self,
+        token: &SentToken,
+        headers: &HeaderMap,
+    ) -> Option<UpstreamError> {
+        self.login.principal?;
+        let challenges =
+            headers.get_all(WWW_AUTHENTICATE).into_iter().filter_map(|value| value.to_str().ok());
+        let challenge = challenges.filter_map(TokenChallenge::read).find(|challenge| challenge.wants_more)?;
+        self.source.wants(self.login, token.0.generation, challenge.scopes.clone()).await;
+        let (need, scopes) = (LoginNeed::MoreScopes, challenge.scopes);
+        Some(LoginFailure::Needed { need, scopes }.into_error())
+    }
+}
+
+/// Returns the error of a call whose time was over before there was a token.
+pub(in crate::upstream) fn login_is_slow() -> UpstreamError {
+    let why = "no token came within the time of the call".to_owned();
+    LoginFailure::Unavailable { retry_s: 1, why }.into_error()
+}
+
+impl LoginGate for BoundLogin {
+    fn is_open(&self) -> bool {
+        self.source.held(self.login).is_some()
+    }
+
+    fn opened(&self) -> UpstreamWork<'_, Result<(), UpstreamError>> {
+        Box::pin(async move { self.token().await.map(drop) })
     }
 }
 

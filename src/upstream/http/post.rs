@@ -164,17 +164,38 @@ impl Http {
         let token = login.token().await?;
         let answered = self.exchange_once(method.clone(), with(&token), body.clone(), dispatched).await?;
         if answered.1.status() != StatusCode::UNAUTHORIZED {
-            return Ok(answered);
+            return self.unless_it_wants_more(login, &token, answered, dispatched).await;
         }
         drop(answered);
         dispatched.store(false, Ordering::Relaxed);
         let newer = login.token_after(&token).await?;
         let answered = self.exchange_once(method, with(&newer), body, dispatched).await?;
         if answered.1.status() != StatusCode::UNAUTHORIZED {
-            return Ok(answered);
+            return self.unless_it_wants_more(login, &newer, answered, dispatched).await;
         }
         dispatched.store(false, Ordering::Relaxed);
-        Err(login.refused(&newer).await)
+        Err(login.refused(&newer))
+    }
+
+    /// Returns an answer, unless it says that a person's token has too few scopes: such a request was not applied (RFC 6750,
+    /// section 3.1).
+    async fn unless_it_wants_more(
+        &self,
+        login: &BoundLogin,
+        token: &SentToken,
+        answered: (Lease, Response<Incoming>),
+        dispatched: &AtomicBool,
+    ) -> Result<(Lease, Response<Incoming>), UpstreamError> {
+        if answered.1.status() != StatusCode::FORBIDDEN {
+            return Ok(answered);
+        }
+        match login.wants_more(token, answered.1.headers()).await {
+            None => Ok(answered),
+            Some(error) => {
+                dispatched.store(false, Ordering::Relaxed);
+                Err(error)
+            }
+        }
     }
 
     async fn exchange_once(

@@ -129,7 +129,22 @@ pub(in crate::upstream) async fn request(
     sent.unwrap_or_else(|_| Err(TokenError::NoAnswer(UpstreamError::timeout(true))))
 }
 
+/// Sends a request to a revocation endpoint (RFC 7009), whose answer has no content that counts.
+pub(in crate::upstream) async fn revoke(
+    dialer: &Dialer,
+    request: TokenRequest<'_>,
+) -> Result<(), TokenError> {
+    let sent = timeout(request.timeout, ask(dialer.for_issuers_of(request.tenant), request)).await;
+    let (status, bytes) = sent.unwrap_or_else(|_| Err(TokenError::NoAnswer(UpstreamError::timeout(true))))?;
+    if status == StatusCode::OK { Ok(()) } else { read(status, &bytes).map(drop) }
+}
+
 async fn send(dialer: Dialer, request: TokenRequest<'_>) -> Result<TokenAnswer, TokenError> {
+    let (status, bytes) = ask(dialer, request).await?;
+    read(status, &bytes)
+}
+
+async fn ask(dialer: Dialer, request: TokenRequest<'_>) -> Result<(StatusCode, Bytes), TokenError> {
     let uri = dialer.check_url(request.url).map_err(TokenError::NoAnswer)?;
     let unsendable = || {
         let error = UpstreamError::unsent(FailureKind::Unsendable, "the request cannot be sent");
@@ -154,7 +169,7 @@ async fn send(dialer: Dialer, request: TokenRequest<'_>) -> Result<TokenAnswer, 
     let mut body = response.into_body();
     let bytes =
         read_all(&mut lease, &mut body, ANSWER_BYTES_MAX, None).await.map_err(TokenError::NoAnswer)?;
-    read(status, &bytes)
+    Ok((status, bytes))
 }
 
 /// Reads an answer.

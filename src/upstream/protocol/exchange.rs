@@ -48,6 +48,15 @@ impl Exchanged {
     }
 }
 
+/// Login that calls wait for before they count as sent.
+pub(in crate::upstream) trait LoginGate: Send + Sync {
+    /// Returns whether a token is at hand.
+    fn is_open(&self) -> bool;
+
+    /// Waits for a token.
+    fn opened(&self) -> UpstreamWork<'_, Result<(), UpstreamError>>;
+}
+
 /// Way to one upstream with a usable address.
 pub(in crate::upstream) trait UpstreamExchange: Any + Send + Sync {
     /// Sends a request in the upstream's era and reads the reply.
@@ -84,6 +93,11 @@ pub(in crate::upstream) trait UpstreamExchange: Any + Send + Sync {
 
     /// Returns what the upstream declares; asks if that is unknown or stale.
     fn offers(&self) -> UpstreamWork<'_, Result<DeclaredOffers, UpstreamError>>;
+
+    /// Returns the login whose token goes with each request; `None` for none.
+    fn login(&self) -> Option<&dyn LoginGate> {
+        None
+    }
 
     /// Returns whether the upstream runs on this replica.
     fn is_run_here(&self) -> bool {
@@ -162,7 +176,8 @@ pub(in crate::upstream) fn verdict(ended: &Result<Exchanged, UpstreamError>) -> 
             | FailureKind::Locked
             // logins have their own backoff
             | FailureKind::LoginUnavailable { .. }
-            | FailureKind::LoginRefused => HealthVerdict::Nothing,
+            | FailureKind::LoginRefused { .. }
+            | FailureKind::LoginNeeded(_) => HealthVerdict::Nothing,
         },
     }
 }

@@ -54,8 +54,37 @@ pub struct HttpServer {
     pub credential: Credential,
     /// Headers of the credential.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Generation of the gateway's login at the server, whose token goes with every request; `None` for no login.
-    pub login: Option<Uuid>,
+    /// Login at the server, whose token goes with every request; `None` for no login.
+    pub login: Option<TargetLogin>,
+}
+
+/// Login at a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TargetLogin {
+    /// Generation of the login's configuration.
+    pub client: Uuid,
+    /// Holder of the login.
+    pub holder: LoginHolder,
+    /// Number of connections that were made or removed: with another one, tokens are looked up anew.
+    pub epoch: i64,
+}
+
+impl TargetLogin {
+    /// Returns the parts that make another login: connections and sessions of one never carry calls of another.
+    pub fn identity(self) -> (Uuid, LoginHolder) {
+        (self.client, self.holder)
+    }
+}
+
+/// Holder of a login at a server: whose tokens go with the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LoginHolder {
+    /// The gateway itself, for all callers of the tenant.
+    Tenant,
+    /// Each caller for itself. Requests of nobody in particular have no token, and are not sent.
+    Caller,
+    /// This principal: an API key, or a person.
+    Principal(Uuid),
 }
 
 impl HttpServer {

@@ -61,6 +61,8 @@ fn body(method: &str, path: &str) -> Option<Value> {
         ("PATCH", "/keys/NAME") => json!({"name": "mine"}),
         ("POST", "/keys/NAME/rotate") => json!({"overlap_s": 60}),
         ("PATCH", "/keys/NAME/settings") => json!({"max_operation": "read"}),
+        ("POST", "/servers/NAME/connections") => json!({"redirect_uri": "http://127.0.0.1:9/done"}),
+        ("POST", "/servers/NAME/connections/claim") => json!({"claim_token": "A".repeat(43)}),
         ("PUT", "/servers/NAME/oauth") => json!({
             "kind": "client_credentials", "client_id": "a", "client_secret": "b", "token_endpoint": "http://127.0.0.1:9/t",
         }),

@@ -89,6 +89,8 @@ const DOORS: &[(&str, &str, &[&str])] = &[
     ("PUT", "/servers/{name}/oauth", CHANGE_SERVERS),
     ("DELETE", "/servers/{name}/oauth", CHANGE_SERVERS),
     ("GET", "/servers/{name}/connections", SEE_SERVERS),
+    ("POST", "/servers/{name}/connections", USE_TOOLS),
+    ("POST", "/servers/{name}/connections/claim", USE_TOOLS),
     ("DELETE", "/servers/{name}/connections/{id}", CHANGE_SERVERS),
     ("GET", "/servers/{name}/tools", SEE_SERVERS),
     ("GET", "/servers/{name}/prompts", SEE_SERVERS),

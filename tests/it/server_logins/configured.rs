@@ -36,7 +36,7 @@ async fn the_servers_challenge_names_the_login_service() {
     let expected = json!({
         "kind": "client_credentials", "issuer": tokens.url, "token_endpoint": tokens.endpoint(),
         "resource": upstream.url, "scopes": ["tools:use"], "client_id": "gw", "client_auth": "client_secret_basic",
-        "state": "connected", "last_error": null,
+        "state": "connected", "last_error": null, "registration": "given", "authorization_endpoint": null,
     });
     assert_eq!(shown["oauth"], expected);
     let asked = tokens.asked();
@@ -73,7 +73,7 @@ async fn faults_say_what_to_do() {
     let upstream = guarded(&tokens, Upstream::modern(tools()).await).await;
     let added = add(&tenant, "up", &upstream, &login(&tokens, "gw")).await;
     for (field, value) in [
-        ("kind", json!("authorization_code")),
+        ("kind", json!("token_exchange")),
         ("kind", json!("password")),
         ("client_id", json!("")),
         ("client_id", json!("a\nb")),

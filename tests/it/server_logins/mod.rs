@@ -3,6 +3,7 @@
 mod configured;
 mod evil;
 mod failures;
+mod people;
 mod real;
 mod secrecy;
 mod tokens;

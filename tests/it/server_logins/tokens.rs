@@ -105,8 +105,11 @@ async fn a_refused_token_is_renewed_once() {
         let says = "Server 'up' refuses the gateway's own credentials; an administrator must renew them";
         assert!(refused.to_string().contains(says), "{refused}");
     }
-    assert_eq!(tokens.asked().len(), asked + 1);
+    // six in a minute, three of which are used up; a call's refusal may be about the call, so that others go on
+    assert_eq!(tokens.asked().len(), asked + 3);
     assert_eq!(upstream.counts().calls, 3);
+    assert_eq!(server(&tenant.platform, "up").await["oauth"]["state"], "connected");
+    tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
     let shown = server(&tenant.platform, "up").await;
     assert_eq!(
         (&shown["connection"], &shown["oauth"]["state"]),
@@ -131,38 +134,20 @@ async fn a_winner_that_is_killed_is_replaced_in_the_time_of_its_lease() {
     let agent = tenant.agent().await;
     let first = agent.clone();
     let winner = replicas.others[0].ask_as(&agent);
-    let status = replicas.others[0].ask_as(&tenant.platform).get("/api/v1/status").await.expect(200);
-    let id = status["replica_id"].as_str().unwrap();
-    let is_winners = format!("select count(*) from connections where lease_by = '{id}'");
-    let mut asked;
-    let calling = loop {
-        forget(&tenant.platform, "up").await;
-        tokens.set(TokenMood::Held);
-        asked = tokens.asked().len();
-        let winner = winner.clone();
-        // a replica that does not know of the change yet has nobody to ask
-        let calling = tokio::spawn(async move {
-            loop {
-                call(&winner, "up:t").await;
-            }
-        });
-        settle(asked + 1, SOON, || async { tokens.asked().len() }).await;
-        let mut database = replicas.stage.database.connect().await;
-        let leased: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(is_winners.clone()))
-            .fetch_one(&mut database)
-            .await
-            .unwrap();
-        if leased == 1 {
-            break calling;
-        }
-        // a replica that renews its streams was faster: once more
-        calling.abort();
-        tokens.set(TokenMood::Well);
-        settle("ok".to_owned(), SOON, || async { call(&first, "up:t").await.code() }).await;
-    };
+    call(&winner, "up:t").await.ok();
+    // nobody else may be the winner
+    replicas.stage.gateway.freeze();
+    replicas.others[1].freeze();
+    let asked = tokens.asked().len();
+    tokens.set(TokenMood::Held);
+    tokens.revoke();
+    let calling = tokio::spawn(async move { call(&winner, "up:t").await });
+    settle(asked + 1, SOON, || async { tokens.asked().len() }).await;
     calling.abort();
     let killed = Instant::now();
     replicas.others[0].kill();
+    replicas.stage.gateway.wake();
+    replicas.others[1].wake();
     tokens.set(TokenMood::Well);
     let outcome = call(&first, "up:t").await;
     outcome.ok();
@@ -182,12 +167,11 @@ async fn tenants_with_the_same_server_have_their_own_tokens() {
         agents.push((name, tenant.agent().await));
     }
     for (name, agent) in &agents {
-        let before = upstream.sent("authorization").len();
         call(agent, "up:t").await.ok();
         let own = tokens.tokens_of(name);
         assert_eq!(own.len(), 1);
-        let sent = upstream.sent("authorization");
-        assert!(sent[before..].iter().all(|header| *header == format!("Bearer {}", own[0])), "{sent:?}");
+        let called = upstream.calls().pop().unwrap();
+        assert_eq!(called.headers["authorization"], format!("Bearer {}", own[0]));
     }
     let mut database = stage.database.connect().await;
     let stored: i64 = sqlx::query_scalar("select count(*) from connections where sealed is not null")

@@ -133,7 +133,7 @@ fn quoted(word: &str) -> String {
 
 /// A command under way, which this caller reads line by line.
 pub struct Following {
-    _child: Child,
+    child: Child,
     out: Lines<BufReader<ChildStdout>>,
     err: Lines<BufReader<ChildStderr>>,
 }
@@ -146,12 +146,22 @@ impl Following {
         let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap()).lines();
         let err = BufReader::new(child.stderr.take().unwrap()).lines();
-        Following { _child: child, out, err }
+        Following { child, out, err }
     }
 
     /// The next line of its standard output; `None` at its end.
     pub async fn line(&mut self) -> Option<String> {
         tokio::time::timeout(LINE_WAIT_MAX, self.out.next_line()).await.expect("a line in time").unwrap()
+    }
+
+    /// The next line of its standard error; `None` at its end.
+    pub async fn note(&mut self) -> Option<String> {
+        tokio::time::timeout(LINE_WAIT_MAX, self.err.next_line()).await.expect("a line in time").unwrap()
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&mut self) -> std::process::ExitStatus {
+        tokio::time::timeout(LINE_WAIT_MAX, self.child.wait()).await.expect("its end in time").unwrap()
     }
 
     /// Waits until it says this on standard error.

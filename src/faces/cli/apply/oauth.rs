@@ -14,10 +14,11 @@ use crate::domain::server_url::masked;
 #[serde(deny_unknown_fields)]
 pub(super) struct DeclaredOauth {
     kind: Option<String>,
-    client_id: String,
-    client_secret: DeclaredSecret,
+    client_id: Option<String>,
+    client_secret: Option<DeclaredSecret>,
     issuer: Option<String>,
     token_endpoint: Option<String>,
+    authorization_endpoint: Option<String>,
     resource: Option<String>,
     scopes: Option<Vec<String>>,
     client_auth: Option<String>,
@@ -26,7 +27,10 @@ pub(super) struct DeclaredOauth {
 impl DeclaredOauth {
     /// Replaces a reference to an environment variable by its value.
     pub(super) fn resolve(&mut self, path: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
-        self.client_secret.resolve(&format!("{path}.client_secret"), env)
+        match &mut self.client_secret {
+            Some(secret) => secret.resolve(&format!("{path}.client_secret"), env),
+            None => Ok(()),
+        }
     }
 
     /// Returns the members that the gateway shows as well.
@@ -34,10 +38,11 @@ impl DeclaredOauth {
         let kind = self.kind.as_deref().unwrap_or(LoginKind::ClientCredentials.as_str());
         let mut shown = Map::new();
         shown.insert("kind".to_owned(), kind.into());
-        shown.insert("client_id".to_owned(), self.client_id.clone().into());
         for (name, text) in [
+            ("client_id", &self.client_id),
             ("issuer", &self.issuer),
             ("token_endpoint", &self.token_endpoint),
+            ("authorization_endpoint", &self.authorization_endpoint),
             ("resource", &self.resource),
             ("client_auth", &self.client_auth),
         ] {
@@ -70,7 +75,11 @@ pub(super) fn login_changes(
         if !is_none {
             // shown without its query
             let value = match value.as_str() {
-                Some(url) if name == "token_endpoint" || name == "resource" => masked(url).into(),
+                Some(url)
+                    if matches!(name.as_str(), "token_endpoint" | "authorization_endpoint" | "resource") =>
+                {
+                    masked(url).into()
+                }
                 _ => value.clone(),
             };
             changes.compare(name, at(is, name), Some(value));
@@ -78,13 +87,15 @@ pub(super) fn login_changes(
     }
     changes.lines.iter_mut().for_each(|line| line.insert_str(0, "oauth."));
     if changes.is_empty() {
-        if !again {
+        if !again || wanted.client_secret.is_none() {
             return None;
         }
         changes.lines.push("oauth: client_secret set again".to_owned());
     }
     changes.body = shown;
-    changes.body.insert("client_secret".to_owned(), wanted.client_secret.value());
+    if let Some(secret) = &wanted.client_secret {
+        changes.body.insert("client_secret".to_owned(), secret.value());
+    }
     Some((Method::PUT, changes))
 }
 

@@ -162,6 +162,8 @@ pub(super) fn reachable(server: &ServerEntry) -> Result<(), Refusal> {
     }
     let name = &server.name;
     match server.login {
+        // whoever lists the server is logged out, and others may not be
+        Some(_) if server.has_own_logins() => return Ok(()),
         Some(LoginState::LoginRequired) => return Err(login_refused(name)),
         Some(LoginState::Waiting) => return Err(login_unavailable(name, None)),
         Some(LoginState::None | LoginState::Connected) | None => {}

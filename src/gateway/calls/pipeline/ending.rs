@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::logins::{login_refused, login_unavailable};
+use super::logins::{login_needed, login_refused, login_unavailable};
 use super::outcome::CallOutcome;
 use super::record::KnownSecrets;
 use super::round::Asking;
@@ -32,7 +32,7 @@ impl Calls {
         digest: impl FnOnce() -> [u8; 32],
     ) -> Result<CallOutcome, Refusal> {
         let target = &asking.server.target;
-        let known = KnownSecrets::of(target, &self.upstreams);
+        let known = KnownSecrets::of(asking.server, &asking.attempt.caller, &self.upstreams);
         let outcome = match ended {
             Ok(Answer::Error { raw, code }) => {
                 record.status = Status::UpstreamError;
@@ -141,7 +141,8 @@ pub(super) fn from_upstream(error: &UpstreamError, server: &str) -> Refusal {
     if !error.dispatched {
         return match error.kind {
             FailureKind::LoginUnavailable { retry_s } => login_unavailable(server, Some(retry_s)),
-            FailureKind::LoginRefused => login_refused(server),
+            FailureKind::LoginRefused { .. } => login_refused(server),
+            FailureKind::LoginNeeded(need) => login_needed((server, need), &error.detail, None),
             FailureKind::Overloaded => Refusal::new(
                 Code::Overloaded,
                 "Too many calls to this server are under way; nothing was run, try again in a few seconds",

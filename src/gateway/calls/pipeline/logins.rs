@@ -1,6 +1,10 @@
 //! Refusals of calls to servers at which the gateway cannot log in.
 
 use crate::domain::refusal::{Code, Refusal};
+use crate::domain::server_login::LoginNeed;
+use crate::gateway::calls::Calls;
+use crate::gateway::catalog::ServerEntry;
+use crate::gateway::tenants::Caller;
 
 /// Returns the refusal of a call to a server whose login service gives no token, for so many seconds if that is known.
 pub(super) fn login_unavailable(server: &str, retry_s: Option<u32>) -> Refusal {
@@ -20,4 +24,41 @@ pub(super) fn login_refused(server: &str) -> Refusal {
         Code::UpstreamAuthRefused,
         format!("Server '{server}' refuses the gateway's own credentials; an administrator must renew them"),
     )
+}
+
+/// Returns the refusal of a call to a server at which the caller has to log in first. `scopes` are those that the server asks for, and
+/// `link` is the page of the login.
+pub(super) fn login_needed((server, need): (&str, LoginNeed), scopes: &str, link: Option<&str>) -> Refusal {
+    let act = match link {
+        Some(link) => format!("open {link}, then try again"),
+        None => format!("run mcpproxy upstream connect {server}"),
+    };
+    let text = match (need, link) {
+        (LoginNeed::First, Some(_)) => format!("Server '{server}' needs your own login: {act}"),
+        (LoginNeed::First, None) => format!("Server '{server}' needs a person's login: {act}"),
+        (LoginNeed::Ended, _) => format!("Your login at server '{server}' has ended: {act}"),
+        (LoginNeed::MoreScopes, _) if scopes.is_empty() => {
+            format!("Server '{server}' asks for more permissions: {act}")
+        }
+        (LoginNeed::MoreScopes, _) => {
+            format!("Server '{server}' asks for more permissions ({scopes}): {act}")
+        }
+    };
+    Refusal { page: link.map(Box::from), ..Refusal::new(Code::UpstreamLoginRequired, text) }
+}
+
+impl Calls {
+    /// Returns the refusal of a call whose caller has to log in at the server, with the page for it where there is one.
+    pub(super) async fn login_needed(
+        &self,
+        caller: &Caller,
+        server: &ServerEntry,
+        (need, scopes): (LoginNeed, &str),
+    ) -> Refusal {
+        let link = match server.target.upstream.login() {
+            Some(login) => self.connect.link(caller, server, login).await,
+            None => None,
+        };
+        login_needed((&server.name, need), scopes, link.as_deref())
+    }
 }

@@ -5,7 +5,9 @@ use bytes::Bytes;
 use crate::domain::activity::Record;
 use crate::domain::redact;
 use crate::domain::refusal::Refusal;
+use crate::gateway::catalog::ServerEntry;
 use crate::gateway::credentials::veil;
+use crate::gateway::tenants::Caller;
 use crate::upstream::{Pool, Target};
 use zeroize::Zeroizing;
 
@@ -15,18 +17,19 @@ const ERROR_BYTES_MAX: usize = 1000;
 /// Secrets that a server was called with, and may repeat.
 pub(super) struct KnownSecrets<'a> {
     target: &'a Target,
-    /// Token of the gateway's login at the server; `None` without one.
-    token: Option<Zeroizing<String>>,
+    /// Tokens that the server was called with in the last minutes.
+    tokens: Vec<Zeroizing<String>>,
 }
 
 impl<'a> KnownSecrets<'a> {
-    pub(super) fn of(target: &'a Target, upstreams: &Pool) -> KnownSecrets<'a> {
-        KnownSecrets { target, token: upstreams.sent_token(target) }
+    pub(super) fn of(server: &'a ServerEntry, caller: &Caller, upstreams: &Pool) -> KnownSecrets<'a> {
+        let tokens = upstreams.sent_tokens(&server.target_of(caller.key));
+        KnownSecrets { target: &server.target, tokens }
     }
 
     fn all(&self) -> Vec<&str> {
         let mut secrets = self.target.upstream.secrets();
-        secrets.extend(self.token.as_ref().map(|token| token.as_str()));
+        secrets.extend(self.tokens.iter().map(|token| token.as_str()));
         secrets
     }
 }

@@ -55,7 +55,7 @@ impl Relayed<'_> {
         record.parent_id = Some(self.record);
         record::question(
             &mut record,
-            &KnownSecrets::of(&server.target, &calls.upstreams),
+            &KnownSecrets::of(server, &self.attempt.caller, &calls.upstreams),
             params,
             calls.options.preview_bytes,
         );
@@ -87,7 +87,8 @@ impl<'a> CallRelay<'a> {
     pub(super) fn between(calls: &'a Calls, of: Relayed<'a>, request: &mut Request) -> Option<CallRelay<'a>> {
         let hears = request.hears.as_mut()?;
         // servers of MCP 2026-07-28 ask in their answers
-        let is_modern = || calls.upstreams.connection(&of.checked.server().target).era() == Some(Era::Modern);
+        let target = || of.checked.server().target_of(of.attempt.caller.key);
+        let is_modern = || calls.upstreams.connection(&target()).era() == Some(Era::Modern);
         if of.held_as.is_some() && is_modern() {
             hears.questions = None;
         }

@@ -71,7 +71,7 @@ impl Calls {
             }
             Err(NoOutcome::Refused(refusal)) => CallOutcome::Refused(facts.refused(refusal)),
         };
-        let known = KnownSecrets::of(&checked.server().target, &self.upstreams);
+        let known = KnownSecrets::of(checked.server(), &attempt.caller, &self.upstreams);
         note_outcome(record, &known, &outcome);
         pending.close();
         outcome

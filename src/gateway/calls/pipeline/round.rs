@@ -14,7 +14,7 @@ use crate::domain::json;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::relay::Relay;
 use crate::domain::rounds::{
-    Asked, Bound, CONSENT_KEY, Capabilities, HELD_KEY, HeldQuestion, Misfit, RoundConsent, State,
+    Asked, Bound, CONSENT_KEY, Capabilities, HELD_KEY, HeldQuestion, LOGIN_KEY, Misfit, RoundConsent, State,
     attributed_result, is_answer,
 };
 use crate::gateway::calls::Calls;
@@ -155,7 +155,7 @@ impl Calls {
     ) -> Result<CallOutcome, Refusal> {
         let Asking { attempt, server, opened, record, consent } = *asking;
         let unasked = |what| Refusal::after_dispatch(Code::UpstreamNeedsInput, what);
-        let era = self.upstreams.connection(&server.target).era();
+        let era = self.upstreams.connection(&server.target_of(attempt.caller.key)).era();
         let capabilities = opened.capabilities.as_ref().filter(|_| era == Some(upstream::Era::Modern));
         let Some(capabilities) = capabilities else {
             return Err(unasked("the server wants input that cannot be asked for through this gateway"));
@@ -238,14 +238,20 @@ impl HeldRound {
     }
 }
 
-/// Returns the answer to the gateway's own question, and the answers to those of the server without it.
+/// Returns the answer to the gateway's own question, and the answers to those of the server without it. That a person opened the
+/// page of a login says nothing: the call finds out.
 fn split_answer(responses: &Bytes) -> (Option<Bytes>, Option<Bytes>) {
     let text = std::str::from_utf8(responses).unwrap_or_default();
-    let Ok([Some(answer)]) = json::find_members(text, [CONSENT_KEY]) else {
+    let Ok([answer, login]) = json::find_members(text, [CONSENT_KEY, LOGIN_KEY]) else {
         return (None, Some(responses.clone()));
     };
-    let rest = json::without_members(text, &[CONSENT_KEY]).into_owned();
-    (Some(responses.slice_ref(answer.as_bytes())), Some(rest.into()))
+    if answer.is_none() && login.is_none() {
+        return (None, Some(responses.clone()));
+    }
+    let rest = json::without_members(text, &[CONSENT_KEY, LOGIN_KEY]).into_owned();
+    let is_alone = login.is_some() && json::top_level_members(&rest).is_ok_and(|rest| rest.is_empty());
+    let rest = (!is_alone).then(|| rest.into());
+    (answer.map(|answer| responses.slice_ref(answer.as_bytes())), rest)
 }
 
 fn whose(attempt: &Attempt) -> Whose {

@@ -69,6 +69,11 @@ impl Calls {
                 "Server '{name}' is a program; updates of its resources are not announced"
             )));
         }
+        if server.has_own_logins() {
+            return Err(SubscribeFault::Unwatched(format!(
+                "Server '{name}' is called with each person's own login; updates of its resources are not announced"
+            )));
+        }
         let declared = self.upstreams.connection(&server.target).offers().await;
         let declared = declared.map_err(|error| SubscribeFault::Refused(from_upstream(&error, name)))?;
         match declared.subscriptions {

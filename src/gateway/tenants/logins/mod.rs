@@ -20,6 +20,7 @@ mod verify;
 
 pub use self::administer::{IssuerRequest, RulesView};
 pub use self::browser::{CLIENT_METADATA_PATH, LoginAnswer, LoginBegun, LoginEnd, LoginFault, PersonLogin};
+pub(in crate::gateway) use self::browser::{callback_path, client_metadata_path};
 pub use self::findings::{FindingGrade, IssuerFinding};
 
 use std::collections::HashMap;

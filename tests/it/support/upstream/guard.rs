@@ -16,6 +16,8 @@ pub(super) struct Guard {
     /// URL of the metadata, and the document.
     metadata: Mutex<Option<(String, String)>>,
     challenged: AtomicUsize,
+    /// Scope that requests need, and tokens that have it.
+    wants: Mutex<Option<(String, Accepts)>>,
 }
 
 impl fmt::Debug for Guard {
@@ -34,6 +36,18 @@ impl Guard {
         let document = json!({"resource": url, "authorization_servers": [issuer]}).to_string();
         let place = format!("{base}/.well-known/oauth-protected-resource/mcp");
         *self.metadata.lock().unwrap() = Some((place, document));
+    }
+
+    pub(super) fn want(&self, scope: &str, has: Accepts) {
+        *self.wants.lock().unwrap() = Some((scope.to_owned(), has));
+    }
+
+    /// The challenge for a request whose token has too few scopes.
+    pub(super) fn wants(&self, headers: &HeaderMap) -> Option<String> {
+        let wants = self.wants.lock().unwrap();
+        let (scope, has) = wants.as_ref()?;
+        let token = headers.get("authorization")?.to_str().ok()?.strip_prefix("Bearer ")?;
+        (!has(token)).then(|| format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\""))
     }
 
     pub(super) fn challenged(&self) -> usize {

@@ -282,6 +282,11 @@ impl Upstream {
         self.state.guard.name_issuer(&self.url, issuer);
     }
 
+    /// Takes requests with tokens that have this scope alone from now on.
+    pub fn want_scope(&self, scope: &str, has: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        self.state.guard.want(scope, Box::new(has));
+    }
+
     /// Requests that got a challenge.
     pub fn challenged(&self) -> usize {
         self.state.guard.challenged()

@@ -114,6 +114,11 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
         refused.headers_mut().insert("www-authenticate", challenge.parse().unwrap());
         return Ok(refused);
     }
+    if let Some(challenge) = state.guard.wants(&head.headers) {
+        let mut refused = plain(403, "text/plain", "no");
+        refused.headers_mut().insert("www-authenticate", challenge.parse().unwrap());
+        return Ok(refused);
+    }
     if head.method != Method::POST {
         let is_stream = head.method == Method::GET && state.era == Era::Handshake && state.announcer.is_on();
         return Ok(if is_stream { state.announcer.session_stream() } else { plain(405, "", "") });

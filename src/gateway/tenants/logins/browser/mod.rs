@@ -16,6 +16,7 @@ pub(super) use self::provider::{Begins, Providers};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::book::KnownIssuer;
@@ -24,13 +25,23 @@ use crate::domain::web_session::CookieSecret;
 use crate::gateway::BrowserLoginOptions;
 use crate::gateway::credentials::random;
 use crate::gateway::error::GatewayError;
-use crate::gateway::tenants::Tenants;
 use crate::gateway::tenants::authenticate::AuthError;
+use crate::gateway::tenants::{Login, Tenants};
 
 /// Path of the gateway's metadata as a client, below its public URL.
 pub const CLIENT_METADATA_PATH: &str = "/oauth/client.json";
 /// Path of the redirect of providers, below the public URL.
 const CALLBACK_PATH: &str = "/oauth/callback";
+
+/// Returns the path of the redirect of the authorization server of a login at this server.
+pub(in crate::gateway) fn callback_path(server: Uuid) -> String {
+    format!("{CALLBACK_PATH}/{server}")
+}
+
+/// Returns the path of the gateway's metadata for the login at this server.
+pub(in crate::gateway) fn client_metadata_path(server: Uuid) -> String {
+    format!("/oauth/client/{server}.json")
+}
 
 /// Reason why a login by browser came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,21 +104,38 @@ fn open_login(
 }
 
 impl Tenants {
+    /// Returns whether a person is of the issuer whose login the console offers.
+    pub(in crate::gateway) fn is_of_console(&self, login: &Login) -> bool {
+        self.login_issuer().is_ok_and(|(_, issuer)| issuer.id == login.issuer)
+    }
+
     /// Returns the name of the issuer whose login the console offers; `None` without one.
     pub fn offered_login(&self) -> Option<String> {
         self.login_issuer().ok().map(|(_, issuer)| issuer.name.clone())
     }
 
-    /// Returns the gateway's metadata as a client of providers (OAuth Client ID Metadata Document); `None` if no login is offered.
+    /// Returns the gateway's metadata as a client of providers and authorization servers (OAuth Client ID Metadata Document); `None`
+    /// without a public URL.
     pub fn client_metadata(&self) -> Option<Value> {
-        let options = self.options.logins.browser.as_ref()?;
-        let base = options.public_url.as_str();
+        let (id, redirects) = (CLIENT_METADATA_PATH.to_owned(), vec![CALLBACK_PATH.to_owned()]);
+        self.metadata(&id, &redirects)
+    }
+
+    /// Returns the gateway's metadata as the client of one login at a server. Each has a redirect of its own, so that what one
+    /// authorization server answers is never taken for another's answer (RFC 9700, section 4.4).
+    pub fn client_metadata_of(&self, login: Uuid) -> Option<Value> {
+        self.metadata(&client_metadata_path(login), &[callback_path(login)])
+    }
+
+    fn metadata(&self, path: &str, redirects: &[String]) -> Option<Value> {
+        let base = self.options.logins.public_url.as_ref()?.as_str();
+        let redirects: Vec<String> = redirects.iter().map(|path| format!("{base}{path}")).collect();
         Some(json!({
-            "client_id": format!("{base}{CLIENT_METADATA_PATH}"),
+            "client_id": format!("{base}{path}"),
             "client_name": "mcpproxy",
             "client_uri": base,
-            "redirect_uris": [redirect_uri(options)],
-            "grant_types": ["authorization_code"],
+            "redirect_uris": redirects,
+            "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
             "token_endpoint_auth_method": "none",
             "application_type": "web",
