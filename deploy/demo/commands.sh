@@ -61,19 +61,24 @@ print_commands() {
   cat <<END
 
 mcpproxy is running: $url/mcp
-Its keys, one per role, are in $keys_file
+Its console for people: $url/console (log in with a key)
+Its keys, of agents, an auditor, an operator and an admin of the tenant $TENANT, are in $keys_file
 Paste these into another terminal:
 
 source $keys_file
+export PATH="$(dirname "$gateway"):\$PATH"
 
 # The command line, as the admin of the tenant (for another role: export MCPPROXY_API_KEY=\$DEMO_OPERATOR_KEY)
 export MCPPROXY_URL=\$DEMO_URL MCPPROXY_API_KEY=\$DEMO_ADMIN_KEY
 $gateway doctor
 
+# An IDE or agent of yours: writes its configuration, with a key of its own (codex, cursor, vscode, gemini, windsurf as well)
+# mcpproxy connect claude-code
+
 # The same as the platform, whose key makes tenants
 MCPPROXY_API_KEY=\$(cat $demo_dir/data/secrets/bootstrap_key) $gateway tenant list
 
-# Its settings, programs among them, are in $settings_file. After a change there:
+# Its settings, programs for the tenant $TENANT among them, are in $settings_file. After a change there:
 MCPPROXY_API_KEY=\$(cat $demo_dir/data/secrets/bootstrap_key) $gateway reload
 END
   for ((i = 0; i < ${#commands[@]}; i++)); do

@@ -67,7 +67,21 @@ prefer_pinned_node() {
 
 # Writes the settings file, with the programs that the gateway runs itself. A gateway that runs takes a change of these, of
 # egress.allow and of the log's filter from it: `mcpproxy reload`.
+#
+# A file that somebody has changed stays as it is: programs that were added there have servers.
 write_settings() {
+  local written="$demo_dir/gateway.toml.written"
+  if [[ -e "$settings_file" && -e "$written" ]] && ! cmp -s "$settings_file" "$written"; then
+    grep -qF "\"127.0.0.1:$port_base\"" "$settings_file" ||
+      die "$settings_file was changed by somebody and has another port: change server.listen there, or move it away"
+    say "keeping $settings_file, which was changed since the demo wrote it"
+    return
+  fi
+  generate_settings >"$settings_file"
+  cp "$settings_file" "$written"
+}
+
+generate_settings() {
   local modules="$demo_dir/npm/node_modules/@modelcontextprotocol"
   # shellcheck disable=SC2016 # JavaScript
   node -e '
@@ -76,7 +90,7 @@ write_settings() {
     const text = JSON.stringify;
     const entry = (name, ...argv) =>
       `\n[stdio.commands.${name}]\nargv = ${text([process.execPath, ...argv])}\ntenants = ${text([tenant])}\n`;
-    process.stdout.write(`# Settings of the demo. Written by deploy/demo/demo.sh at each start.
+    process.stdout.write(`# Settings of the demo, written by deploy/demo/demo.sh. What you change here stays.
 data_dir = ${text(data)}
 
 [server]
@@ -91,8 +105,7 @@ enabled = true
 `);
     process.stdout.write(entry("everything", `${modules}/server-everything/dist/index.js`, "stdio"));
     process.stdout.write(entry("filesystem", `${modules}/server-filesystem/dist/index.js`, files));
-  ' "$TENANT" "$modules" "$files_dir" "$demo_dir/data" "127.0.0.1:$port_base" "127.0.0.1:$admin_port" \
-    >"$settings_file"
+  ' "$TENANT" "$modules" "$files_dir" "$demo_dir/data" "127.0.0.1:$port_base" "127.0.0.1:$admin_port"
 }
 
 start_servers() {

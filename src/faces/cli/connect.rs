@@ -148,7 +148,7 @@ impl ConnectCommand {
         // a key on a command line could be read by other users
         let file = file.display().to_string().replace('\'', r"'\''");
         output::line(&format!(
-            "\nnpx @modelcontextprotocol/inspector --cli --config '{file}' --server {} --method tools/list",
+            "\nnpx -y @modelcontextprotocol/inspector@2.12.0 --cli --config '{file}' --server {} --method tools/list",
             self.name
         ))
     }

@@ -300,8 +300,8 @@ impl Add {
         let error = text(&server, "last_error");
         if !error.is_empty() && !self.no_check && text(&server, "connection") != "connected" {
             return Err(Failure::Tool(format!(
-                "{0} is added, but could not be listed: {error}; try again with mcpproxy upstream refresh {0} (--no-check \
-                 adds servers that do not run yet)",
+                "{0} is added, but could not be listed: {error}; try again with mcpproxy upstream refresh {0}, or change the \
+                 server with mcpproxy upstream update {0} (--no-check adds servers that do not run yet)",
                 self.name
             )));
         }

@@ -192,7 +192,7 @@ async fn print_writes_nothing() {
     let inspector = home.connect(&agent, &["inspector"]).await.ok();
     let file = home.path(".config/mcpproxy/inspector.json");
     let command = format!(
-        "npx @modelcontextprotocol/inspector --cli --config '{}' --server mcpproxy --method tools/list",
+        "npx -y @modelcontextprotocol/inspector@2.12.0 --cli --config '{}' --server mcpproxy --method tools/list",
         file.display()
     );
     assert!(inspector.out.contains(&command) && !inspector.out.contains("mcpk_"), "{inspector:?}");
