@@ -94,7 +94,7 @@ async fn a_code_is_worth_nothing_to_another_key() {
 #[tokio::test]
 async fn two_people_never_meet_at_a_server() {
     let upstream = Upstream::handshake(tools()).await;
-    upstream.set_offers(Offers { prompts: Some(vec!["p".to_owned()]), ..Offers::resources(&["r://x"]) });
+    upstream.set_offers(Offers { prompts: Offers::prompts(&["p"]).prompts, ..Offers::resources(&["r://x"]) });
     let scene = Scene::with(&[("MCPPROXY__DIRECT__ENABLED", "true")], upstream).await;
     let people = [("ana", scene.agent("ana").await), ("bob", scene.agent("bob").await)];
     for (_, api) in &people {
