@@ -36,7 +36,15 @@ async function issuer() {
 /** Logs in: the suite's authorization server agrees at once. */
 async function logIn() {
   const program = 'http://127.0.0.1:9/done';
-  const begun = await expect('POST', `/servers/${name}/connections`, { redirect_uri: program, for_listing: true });
+  const begin = { redirect_uri: program, for_listing: true };
+  let begun = await api('POST', `/servers/${name}/connections`, begin);
+  if (begun.body?.error?.code === 'upstream_auth_changed') {
+    // the administrator confirms the authorization server that the server names now
+    await expect('PUT', `/servers/${name}/oauth`, login);
+    begun = await api('POST', `/servers/${name}/connections`, begin);
+  }
+  if (begun.status !== 201) throw new Error(`no login: ${JSON.stringify(begun.body)}`);
+  begun = begun.body;
   let place = begun.url;
   for (let hops = 0; hops < 10; hops += 1) {
     const answer = await fetch(place, { redirect: 'manual' });
@@ -50,8 +58,8 @@ async function logIn() {
   await expect('POST', `/servers/${name}/connections/claim`, { claim_token: code });
 }
 
-await expect('POST', '/servers', { name, kind: 'http', url, auto_approve: true });
 const login = { kind: 'authorization_code' };
+await expect('POST', '/servers', { name, kind: 'http', url, auto_approve: true });
 if (context.client_id) {
   Object.assign(login, { client_id: context.client_id, issuer: await issuer() });
   if (context.client_secret) login.client_secret = context.client_secret;
@@ -67,7 +75,7 @@ for (let logins = 1; ; logins += 1) {
   }
   if (tools.length > 0) {
     const [tool] = tools;
-    const called = await api('POST', '/tools/call', { name: `${name}:${tool.name}`, tool_variant: 'call_tool_write', arguments: {} });
+    const called = await api('POST', '/tools/call', { name: `${name}:${tool.name}`, tool_variant: 'call_tool_write', args: {} });
     if (called.status < 300) break;
     if (called.body?.error?.code !== 'upstream_login_required') throw new Error(JSON.stringify(called.body));
   }

@@ -1,6 +1,7 @@
 //! The official conformance suite, on two replicas that take turns, in front of a server that passes it.
 //! `tests/conformance` has that server and the lists of what is known to fail, each with its reason.
 
+mod logins;
 mod shim;
 mod suite;
 

@@ -27,7 +27,7 @@ pub struct Suite {
     pub scenarios: usize,
 }
 
-fn modules() -> PathBuf {
+pub fn modules() -> PathBuf {
     Path::new(ROOT).join("tests/clients/node_modules")
 }
 
