@@ -5,6 +5,7 @@ pub mod annotations;
 pub mod backoff;
 pub mod bootstrap;
 pub mod canonical;
+pub mod client_file;
 pub mod consent;
 pub mod cut;
 pub mod damping;

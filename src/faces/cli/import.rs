@@ -3,7 +3,6 @@
 //! HTTP servers are added. Programs are run only if the gateway's own file names them: their entries are printed.
 
 mod file;
-mod program;
 mod variables;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -13,7 +12,6 @@ use clap::Args;
 use http::Method;
 use serde_json::{Value, json};
 
-use self::file::{ClientFile, FoundPlace, FoundServer};
 use self::variables::ResolvedText;
 use super::client::{ApiClient, ApiQuery};
 use super::connection::ApiConnection;
@@ -22,13 +20,12 @@ use super::input;
 use super::output::{self, text};
 use super::same_server::{has_url, header_names};
 use super::upstream;
+use crate::domain::client_file::{ClientFile, FoundPlace, FoundServer, program, valid_name};
 use crate::domain::id::is_name;
 use crate::domain::server_url::masked;
 
 /// Shortest value of a variable that is looked for in the gateway's answers, in bytes.
 const HIDDEN_BYTES_MIN: usize = 4;
-/// Longest name of a server, in characters.
-const NAME_CHARS_MAX: usize = 32;
 
 /// `mcpproxy import`
 #[derive(Args)]
@@ -174,15 +171,6 @@ fn plan(file: &ClientFile, resolved: &[ResolvedServer], there: &[Value], tenant:
         plan.push(Planned { name, line, verdict, values: values.clone() });
     }
     plan
-}
-
-/// Returns a name of the gateway for a name of a file; empty if nothing of it can stay.
-fn valid_name(name: &str) -> String {
-    let lower = name.to_lowercase();
-    let words = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    let mut valid: String = words.collect::<Vec<_>>().join("-").chars().take(NAME_CHARS_MAX).collect();
-    valid.truncate(valid.trim_end_matches('-').len());
-    valid
 }
 
 fn body(name: &str, server: &FoundServer, values: &ResolvedServer) -> Value {
@@ -353,21 +341,5 @@ mod tests {
         let url = url.map_err(|fault| fault.0).unwrap();
         let values = ResolvedServer { url, headers: BTreeMap::new() };
         assert_eq!(values.hidden("no https://h/s3cret-A/s3cret-B"), "no https://h/${A}/${B}");
-    }
-
-    #[test]
-    fn names_become_valid() {
-        for (name, valid) in [
-            ("github", "github"),
-            ("GitHub MCP (beta)", "github-mcp-beta"),
-            ("io.github.user/server_x", "io-github-user-server-x"),
-            ("Änderung", "nderung"),
-            ("--a--", "a"),
-            ("日本", ""),
-            ("0123456789012345678901234567890-x", "0123456789012345678901234567890"),
-        ] {
-            assert_eq!(valid_name(name), valid, "{name}");
-            assert!(valid.is_empty() || is_name(valid), "{valid}");
-        }
     }
 }

@@ -1,4 +1,7 @@
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::domain::client_file::{FoundPlace, FoundServer};
 
 /// Returns the servers of a file, one per line.
 fn shown(text: &str) -> Result<String, String> {

@@ -19,7 +19,7 @@ const HARMLESS: [&str; 18] = [
 
 /// Returns the entry of `stdio.commands` for a program. Words that look like secrets are masked, and all values of variables
 /// but those that are surely none.
-pub(super) fn entry(name: &str, argv: &[String], env: &BTreeMap<String, String>, tenant: &str) -> String {
+pub fn entry(name: &str, argv: &[String], env: &BTreeMap<String, String>, tenant: &str) -> String {
     let before = std::iter::once("").chain(argv.iter().map(String::as_str));
     let argv: Vec<String> = argv.iter().zip(before).map(|(word, before)| shown(word, before)).collect();
     let env: Vec<String> = env
