@@ -1,6 +1,9 @@
 //! Settings of keys, tenants and the deployment, and their combination (behaviour, section 3).
 
+mod accepted;
 mod stored;
+
+pub use self::accepted::{accepted, names_of_tenants, words};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -8,7 +11,6 @@ use serde_json::{Map, Value, json};
 use super::annotations::Unannotated;
 use super::glob::{self, Globs};
 use super::intent::IntentMode;
-use super::near;
 use super::operation::OperationType;
 use super::policy::PolicyMode;
 use super::reason::Language;
@@ -102,7 +104,7 @@ impl Settings {
             _ => Map::new(),
         };
         for (name, value) in patch {
-            check_value(name, value, scope)?;
+            accepted::check_value(name, value, scope)?;
             if value.is_null() {
                 object.remove(name);
             } else {
@@ -112,107 +114,6 @@ impl Settings {
         serde_json::from_value(Value::Object(object))
             .map_err(|error| SettingError { field: "settings".into(), message: error.to_string() })
     }
-}
-
-/// Settings that keys and tenants have.
-const NAMES: [&str; 12] = [
-    "strict_server_validation",
-    "intent_declaration",
-    "unannotated_tools",
-    "max_operation",
-    "allowed_tools",
-    "direct_endpoint",
-    "tool_names",
-    "rate_limit",
-    "policy_mode",
-    "in_band_answers",
-    "host_prompts",
-    "locale",
-];
-/// Longest part of an unknown name that an error repeats, in characters.
-const NAME_SHOWN_CHARS_MAX: usize = 64;
-/// Settings that only tenants have.
-const NAMES_OF_TENANTS: [&str; 2] = ["response_limit", "activity_retention_days"];
-
-fn unknown(name: &str, scope: Scope) -> SettingError {
-    let of_tenants: &[&str] = if scope == Scope::Tenant { &NAMES_OF_TENANTS } else { &[] };
-    let known = [&NAMES, of_tenants].concat();
-    let field: String = name.chars().take(NAME_SHOWN_CHARS_MAX).collect();
-    let names = known.join(", ");
-    let message = match near::closest(name, known.into_iter()) {
-        _ if scope == Scope::Key && NAMES_OF_TENANTS.contains(&name) => {
-            format!("'{field}' is a setting of tenants, and keys have none of their own; known: {names}")
-        }
-        Some(meant) => format!("unknown setting '{field}'; did you mean '{meant}'? Known: {names}"),
-        None => format!("unknown setting '{field}'; known: {names}"),
-    };
-    SettingError { field, message }
-}
-
-/// Returns the words that a setting accepts; `None` for settings without fixed words.
-pub fn words(name: &str) -> Option<&'static [&'static str]> {
-    Some(match name {
-        "intent_declaration" => &IntentMode::WORDS,
-        "unannotated_tools" => &Unannotated::WORDS,
-        "max_operation" => &OperationType::WORDS,
-        "tool_names" => &ToolNames::WORDS,
-        "policy_mode" => &PolicyMode::WORDS,
-        "locale" => &Language::WORDS,
-        _ => return None,
-    })
-}
-
-fn check_value(name: &str, value: &Value, scope: Scope) -> Result<(), SettingError> {
-    let wrong = |expected: &str| SettingError {
-        field: name.to_owned(),
-        message: format!("{name} must be {expected}"),
-    };
-    if let Some(words) = words(name) {
-        if value.is_null() || value.as_str().is_some_and(|text| words.contains(&text)) {
-            return Ok(());
-        }
-        let meant = value.as_str().and_then(|text| near::closest(text, words.iter().copied()));
-        let meant = meant.map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
-        return Err(wrong(&format!("{} or null{meant}", words.join(", "))));
-    }
-    let expected = match name {
-        "strict_server_validation" | "direct_endpoint" | "in_band_answers" => "true, false or null",
-        "host_prompts" => "a list of operation types (read, write, destructive), each once, or null",
-        "allowed_tools" => "a list of globs on server:tool (at most 200, each at most 300 bytes) or null",
-        "rate_limit" => "a whole number of attempts per minute, at least 1, or null",
-        "response_limit" if scope == Scope::Tenant => "a whole number of characters (0 = off) or null",
-        "activity_retention_days" if scope == Scope::Tenant => {
-            "a whole number of days from 1 to 3650, or null"
-        }
-        _ => return Err(unknown(name, scope)),
-    };
-    let good = match name {
-        _ if value.is_null() => true,
-        "strict_server_validation" | "direct_endpoint" | "in_band_answers" => value.is_boolean(),
-        "host_prompts" => is_operation_list(value),
-        "allowed_tools" => is_glob_list(value),
-        "activity_retention_days" => value.as_u64().is_some_and(|n| (1..=3650).contains(&n)),
-        "rate_limit" => value.as_u64().is_some_and(|n| n >= 1 && u32::try_from(n).is_ok()),
-        _ => value.as_u64().is_some_and(|n| u32::try_from(n).is_ok()),
-    };
-    if good { Ok(()) } else { Err(wrong(expected)) }
-}
-
-fn is_operation_list(value: &Value) -> bool {
-    value.as_array().is_some_and(|list| {
-        let is_new = |(at, item): (usize, &Value)| !list.iter().take(at).any(|before| before == item);
-        let is_known = |item: &Value| item.as_str().is_some_and(|word| OperationType::parse(word).is_some());
-        list.iter().all(is_known) && list.iter().enumerate().all(is_new)
-    })
-}
-
-fn is_glob_list(value: &Value) -> bool {
-    value.as_array().is_some_and(|list| {
-        list.len() <= glob::PATTERNS_MAX
-            && list.iter().all(|item| {
-                item.as_str().is_some_and(|text| !text.is_empty() && text.len() <= glob::PATTERN_BYTES_MAX)
-            })
-    })
 }
 
 /// Settings of the deployment, the defaults for keys and tenants.

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Scope, Settings, ToolNames, check_value};
+use super::accepted::check_value;
+use super::{Scope, Settings, ToolNames};
 use crate::domain::annotations::Unannotated;
 use crate::domain::intent::IntentMode;
 use crate::domain::operation::OperationType;

@@ -1,3 +1,4 @@
+use super::accepted::check_value;
 use super::*;
 
 fn settings(value: &Value, scope: Scope) -> Result<Settings, SettingError> {
