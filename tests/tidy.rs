@@ -51,7 +51,7 @@ const HOMES: [(&str, &[&str]); 28] = [
     ("clap_mangen", &["src/faces/cli/"]),
     ("toml_edit", &["src/faces/cli/"]),
     ("comfy_table", &["src/faces/cli/"]),
-    ("csv", &["src/faces/rest/activity/"]),
+    ("csv", &["src/faces/query/export.rs"]),
     ("reqwest", &["src/faces/cli/"]),
     ("serde_saphyr", &["src/domain/yaml.rs", "src/faces/cli/"]),
     ("serde_path_to_error", &["src/faces/cli/"]),

@@ -67,6 +67,21 @@ pub(super) enum TooManyStreams {
     Tenant(usize),
 }
 
+impl TooManyStreams {
+    /// Returns a sentence for the caller.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            TooManyStreams::Key(_) => {
+                "this key has too many streams open; close one, or try again in a few seconds"
+            }
+            TooManyStreams::Tenant(_) => {
+                "the keys of this tenant have as many streams open as its quota allows; close one, or try again in a few \
+                 seconds"
+            }
+        }
+    }
+}
+
 impl Streams {
     /// Returns the number of open streams by purpose.
     pub fn open_now(&self) -> impl Iterator<Item = (StreamKind, usize)> {

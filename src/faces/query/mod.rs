@@ -2,7 +2,9 @@
 
 pub(in crate::faces) mod activity;
 pub(in crate::faces) mod cursor;
+pub(in crate::faces) mod export;
 pub(in crate::faces) mod params;
+pub(in crate::faces) mod record;
 
 use std::borrow::Cow;
 

@@ -20,7 +20,7 @@ use crate::domain::id::TenantId;
 use crate::domain::json::{self, JsonFault, Member};
 use crate::faces::body::{BodyError, hold_answer, read_body};
 use crate::faces::request::RequestId;
-use crate::faces::sse::{OpenStream, StreamKind, TooManyStreams};
+use crate::faces::sse::{OpenStream, StreamKind};
 use crate::faces::wire::error::json_response;
 use crate::faces::wire::headers::{CLI, SOURCE};
 use crate::faces::{Faces, client, wire};
@@ -151,13 +151,8 @@ impl Exchange {
     /// # Errors
     /// The key, or all keys of its tenant together, have too many streams open.
     pub(super) fn open_stream(&self, kind: StreamKind) -> Result<OpenStream, GatewayError> {
-        const OF_KEY: &str = "this key has too many streams open; close one, or try again in a few seconds";
-        const OF_TENANT: &str = "the keys of this tenant have as many streams open as its quota allows; close one, \
-                                 or try again in a few seconds";
-        OpenStream::begin(&self.faces, &self.attempt.caller, kind).map_err(|too_many| match too_many {
-            TooManyStreams::Key(_) => GatewayError::Busy(OF_KEY),
-            TooManyStreams::Tenant(_) => GatewayError::Busy(OF_TENANT),
-        })
+        let opened = OpenStream::begin(&self.faces, &self.attempt.caller, kind);
+        opened.map_err(|too_many| GatewayError::Busy(too_many.text()))
     }
 
     /// Returns the keys that seal event ids of the caller's tenant.
