@@ -35,8 +35,8 @@ pub use crate::upstream::{
 };
 pub use calls::{
     CallOutcome, CallRequest, Callee, Calls, CancelBy, ClientLine, ClientQuestion, Door, ExplainRequest,
-    Explained, OfferRequest, PolicyVerdict, ReadRequest, ReadResult, Refused, Replaced, RoundRequest,
-    SubscribeFault, TextPage, ToClient, ToolRequest, Unanswered, Wanted,
+    Explained, OfferRequest, PolicyVerdict, ReadRequest, ReadResult, Refused, Rehearsed, Replaced,
+    RoundRequest, SubscribeFault, TextPage, ToClient, ToolRequest, Unanswered, Wanted,
 };
 pub use catalog::{
     Catalog, DirectPage, DirectView, ListKey, ListPlan, Offer, OffersPage, OffersView, ServerEntry,
@@ -65,8 +65,8 @@ pub use outlive::{Apart, Outlive};
 pub use rounds::Rounds;
 pub use search::{Detail, LIMIT_DEFAULT, LIMIT_MAX, Search, SearchRequest, SearchResult};
 pub use servers::{
-    LOG_LIMIT_MAX, LogPage, MasterKeysError, OauthRequest, OfferName, OverrideRequest, OverrideView,
-    Reconnect, ServerChange, ServerRequest, ServerView, Servers, ToolView,
+    LOG_LIMIT_MAX, LogPage, MasterKeysError, OWN_LIMITS, OauthRequest, OfferName, OverrideRequest,
+    OverrideView, Reconnect, ServerChange, ServerRequest, ServerView, Servers, ToolView,
 };
 pub use sessions::{ClientSessions, ResourceNews, SessionStreamHold, UpdatesDue};
 pub use tenants::{

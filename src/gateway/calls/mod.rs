@@ -19,8 +19,8 @@ pub use self::explain::{ExplainRequest, Explained};
 pub use self::line::{ClientLine, ClientQuestion, ToClient};
 pub use self::pipeline::policy::PolicyVerdict;
 pub use self::pipeline::{
-    CallOutcome, CallRequest, Callee, Door, OfferRequest, Refused, Replaced, RoundRequest, SubscribeFault,
-    ToolRequest, Unanswered, Wanted,
+    CallOutcome, CallRequest, Callee, Door, OfferRequest, Refused, Rehearsed, Replaced, RoundRequest,
+    SubscribeFault, ToolRequest, Unanswered, Wanted,
 };
 pub use self::read_cache::{ReadRequest, ReadResult, TextPage};
 

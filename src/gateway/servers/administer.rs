@@ -29,7 +29,7 @@ pub type ToolView = StoredTool;
 pub type OverrideView = StoredOverride;
 
 /// Limits that a server may set for itself, with their largest values.
-pub(in crate::gateway) const OWN_LIMITS: [(&str, u64); 5] = [
+pub const OWN_LIMITS: [(&str, u64); 5] = [
     ("concurrency", 1000),
     ("queue", 10_000),
     ("queue_wait_s", 3600),

@@ -14,7 +14,7 @@ mod place;
 mod requests;
 mod seals;
 
-pub use self::administer::{OverrideView, Reconnect, ServerView, ToolView};
+pub use self::administer::{OWN_LIMITS, OverrideView, Reconnect, ServerView, ToolView};
 pub use self::logs::{LOG_LIMIT_MAX, LogPage};
 pub use self::master_keys::MasterKeysError;
 pub use self::oauth::OauthRequest;
@@ -22,7 +22,6 @@ pub use self::offer_pins::OfferName;
 pub use self::pins::OverrideRequest;
 pub use self::requests::{ServerChange, ServerRequest};
 
-pub(in crate::gateway) use self::administer::OWN_LIMITS;
 pub(in crate::gateway) use self::discovery::{ListingError, What};
 
 use std::sync::Arc;

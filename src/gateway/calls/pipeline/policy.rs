@@ -74,7 +74,7 @@ pub struct PolicyVerdict {
 
 impl<'a> PolicySubject<'a> {
     /// Returns the subject of a call that passed checks 1 to 10.
-    fn of(attempt: &Attempt, call: &'a CheckedTool, facts: &Facts) -> PolicySubject<'a> {
+    pub(super) fn of(attempt: &Attempt, call: &'a CheckedTool, facts: &Facts) -> PolicySubject<'a> {
         PolicySubject {
             tool: &call.tool,
             page: call.form.as_ref().map(|form| &*form.facts).or(call.tool.shape.page.as_deref()),
@@ -287,7 +287,7 @@ impl Calls {
 
 /// Refuses tools of pages where their server runs none, those without facts that this release can read, and forms that take secrets
 /// which the server does not have: nobody is asked about a call that cannot run.
-fn runs_pages(CheckedTool { tool, form, .. }: &CheckedTool) -> Result<(), Refusal> {
+pub(super) fn runs_pages(CheckedTool { tool, form, .. }: &CheckedTool) -> Result<(), Refusal> {
     let refused = |why: &str| {
         let message = format!("Tool '{}' is not allowed here: {why}", tool.canonical);
         Err(Refusal::new(Code::PolicyDenied, message))
@@ -312,7 +312,7 @@ fn runs_pages(CheckedTool { tool, form, .. }: &CheckedTool) -> Result<(), Refusa
 }
 
 /// Returns the refusal of a call that the policy denies.
-fn denied(tool: &str, decision: &Decision, caller: &Caller) -> Refusal {
+pub(super) fn denied(tool: &str, decision: &Decision, caller: &Caller) -> Refusal {
     let why = match (&decision.rule, &decision.message) {
         (Some(rule), Some(message)) => format!(": {} (rule {rule})", message.trim_end_matches('.')),
         (Some(rule), None) => format!(" (rule {rule})"),
