@@ -23,12 +23,14 @@ pub(super) struct VisitorAct {
     pub(super) consent_id: Option<Uuid>,
     /// Fields of the form that say what is done, by name.
     pub(super) fields: Vec<(&'static str, String)>,
+    /// Body of the same act over REST, without credentials, in place of `fields`; `None` for an act whose fields say it all.
+    pub(super) sent: Option<Value>,
 }
 
 impl VisitorAct {
     /// Returns an act that concerns no permission request and has no fields.
     pub(super) fn new(what: &'static str, needs: Action) -> VisitorAct {
-        VisitorAct { what, needs, server: None, tool: None, consent_id: None, fields: Vec::new() }
+        VisitorAct { what, needs, server: None, tool: None, consent_id: None, fields: Vec::new(), sent: None }
     }
 
     /// Returns `{"path", "tool"?, "body"?}`, as records of REST have it.
@@ -38,7 +40,9 @@ impl VisitorAct {
         if let Some(tool) = &self.tool {
             body.insert("tool".to_owned(), Value::from(tool.as_str()));
         }
-        if !self.fields.is_empty() {
+        if let Some(sent) = &self.sent {
+            body.insert("body".to_owned(), sent.clone());
+        } else if !self.fields.is_empty() {
             let field = |(name, value): &(&str, String)| ((*name).to_owned(), Value::from(value.as_str()));
             body.insert("body".to_owned(), Value::Object(self.fields.iter().map(field).collect()));
         }
@@ -91,5 +95,8 @@ mod tests {
         act.fields = vec![("decision", "allow_once".to_owned())];
         let body: Value = serde_json::from_str(&act.body("/x")).unwrap();
         assert_eq!(body, json!({"path": "/x", "tool": "a\"b", "body": {"decision": "allow_once"}}));
+        act.sent = Some(json!({"enabled": true}));
+        let body: Value = serde_json::from_str(&act.body("/x")).unwrap();
+        assert_eq!(body["body"], json!({"enabled": true}));
     }
 }

@@ -1,7 +1,10 @@
 //! The page of activity records: filters, and a page of the records that match, newest first.
 
 pub(super) mod detail;
+mod exported;
 mod filter_form;
+
+pub(super) use self::exported::show as export;
 
 use askama::Template;
 use axum::response::Response;
@@ -72,6 +75,8 @@ struct ActivityPage {
     first: String,
     /// Link to the next page; `None` if there is none.
     next: Option<String>,
+    /// Links to exports of all records that match; none for a search, which has no export.
+    exports: Vec<(&'static str, String)>,
     searched_to: Option<Moment>,
 }
 
@@ -105,6 +110,7 @@ async fn records(visit: &PageVisit) -> Result<Response, GatewayError> {
         records: found.rows.iter().map(|row| line(row, visit.now())).collect(),
         first: link(&given, None),
         next: found.next.map(|cursor| link(&given, Some(&cursor))),
+        exports: exported::links(&given),
         searched_to: found.searched_to.map(|at| Moment::new(at, visit.now())),
     };
     visit.show(status, &page).await

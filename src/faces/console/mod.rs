@@ -11,6 +11,7 @@ mod connect;
 mod form;
 mod gate;
 mod home;
+mod issuers;
 mod keys;
 mod login;
 mod marked;
@@ -20,13 +21,16 @@ mod oauth;
 mod overview;
 mod page;
 mod page_visit;
+mod people;
 mod permissions;
 mod provider;
 mod record;
 mod return_to;
 mod servers;
+mod settings;
 mod tenants;
 mod text;
+mod trial;
 
 use std::sync::Arc;
 
@@ -80,22 +84,33 @@ pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
         .route(NOTICE, post(oauth::notice))
         .route("/console/sessions/{id}/end", post(home::end_session))
         .route("/console/activity", get(activity::list))
+        .route("/console/activity/export", get(activity::export))
         .route("/console/activity/{id}", get(activity::detail::show))
         .route("/console/permissions", get(permissions::list))
         .route("/console/consent/{id}/decision", post(permissions::decide))
         .route("/console/consent/grants/{id}/revoke", post(permissions::revoke))
         .route("/console/servers", get(servers::list))
-        .route("/console/servers/{name}", get(servers::show))
-        .route("/console/servers/{name}/{verb}", post(servers::on_server))
+        .route("/console/servers/{name}", get(servers::show).post(servers::on_list))
+        .route("/console/servers/{name}/{verb}", get(servers::show_part).post(servers::on_server))
         .route("/console/servers/{name}/tools/{verb}", post(servers::on_named_tool))
         .route("/console/servers/{name}/tools/{tool}/{verb}", post(servers::on_tool))
+        .route("/console/try", get(trial::show))
+        .route("/console/tools/{verb}", post(trial::on_tools))
         .route("/console/keys", get(keys::list))
         .route("/console/keys/create", post(keys::create))
         .route("/console/keys/{id}", get(keys::show))
         .route("/console/keys/{id}/{verb}", post(keys::on_key))
+        .route("/console/people", get(people::list))
+        .route("/console/people/rules", get(people::rules))
+        .route("/console/identities/block", post(people::block_subject))
+        .route("/console/identities/{id}/{verb}", post(people::on_person))
+        .route("/console/settings", get(settings::show))
+        .route("/console/settings/update", post(settings::update))
         .route(TENANTS, get(tenants::list))
-        .route("/console/tenants/leave", post(tenants::leave))
-        .route("/console/tenants/{name}/enter", post(tenants::enter))
+        .route("/console/tenants/{name}", get(tenants::show).post(tenants::on_list))
+        .route("/console/tenants/{name}/{verb}", post(tenants::on_tenant))
+        .route("/console/issuers", get(issuers::list))
+        .route("/console/issuers/{name}/check", post(issuers::check))
         .route("/console/static/{name}", get(assets::serve))
         .route("/console/{*rest}", get(missing).post(missing))
         .method_not_allowed_fallback(wrong_method)

@@ -14,21 +14,30 @@ pub(super) enum Section {
     Activity,
     /// Upstream servers and their tools.
     Servers,
+    /// Calls by hand.
+    Try,
     /// Permission requests and grants.
     Permissions,
     /// API keys.
     Keys,
+    /// People of identity providers.
+    People,
+    /// Settings of the tenant.
+    Settings,
     /// Tenants of the deployment.
     Tenants,
 }
 
 impl Section {
-    const ALL: [Section; 6] = [
+    const ALL: [Section; 9] = [
         Section::Overview,
         Section::Activity,
         Section::Servers,
+        Section::Try,
         Section::Permissions,
         Section::Keys,
+        Section::People,
+        Section::Settings,
         Section::Tenants,
     ];
 
@@ -38,8 +47,11 @@ impl Section {
             Section::Overview => super::HOME,
             Section::Activity => "/console/activity",
             Section::Servers => "/console/servers",
+            Section::Try => "/console/try",
             Section::Permissions => "/console/permissions",
             Section::Keys => "/console/keys",
+            Section::People => "/console/people",
+            Section::Settings => "/console/settings",
             Section::Tenants => super::TENANTS,
         }
     }
@@ -50,8 +62,11 @@ impl Section {
             Section::Overview => "Overview",
             Section::Activity => "Activity",
             Section::Servers => "Servers",
+            Section::Try => "Try",
             Section::Permissions => "Permissions",
             Section::Keys => "Keys",
+            Section::People => "People",
+            Section::Settings => "Settings",
             Section::Tenants => "Tenants",
         }
     }
@@ -64,7 +79,8 @@ impl Section {
             Section::Tenants => return caller.role.may(Action::ManageTenants),
             Section::Servers => Action::SeeServers,
             Section::Permissions => Action::SeeOwnConsent,
-            Section::Keys => Action::ManageKeys,
+            Section::Try => Action::UseTools,
+            Section::Keys | Section::People | Section::Settings => Action::ManageKeys,
         };
         caller.role.may(needs) && caller.tenant_id() != TenantId::PLATFORM
     }

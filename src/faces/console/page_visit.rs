@@ -26,6 +26,7 @@ use crate::domain::web_session::CookieSecret;
 use crate::faces::body::hold_answer;
 use crate::faces::query::params::ParamNames;
 use crate::faces::query::{clip, unknown};
+use crate::faces::sse::{OpenStream, StreamKind};
 use crate::faces::{Faces, wire};
 use crate::gateway::{
     Attempt, Caller, Gateway, GatewayError, MemoryHold, MemoryPurpose, ReadAttempt, overloaded,
@@ -86,6 +87,20 @@ impl PageVisit {
     /// Returns the services of the gateway.
     pub(super) fn gateway(&self) -> &Arc<Gateway> {
         &self.faces.gateway
+    }
+
+    /// Returns the number of streams that a tenant's keys hold open on this replica.
+    pub(super) fn streams_of(&self, tenant: TenantId) -> usize {
+        self.faces.streams.of_tenant(tenant)
+    }
+
+    /// Takes a slot for a stream of the visitor.
+    ///
+    /// # Errors
+    /// [`GatewayError::Busy`] where the key or its tenant has too many open.
+    pub(super) fn open_stream(&self, kind: StreamKind) -> Result<OpenStream, GatewayError> {
+        let opened = OpenStream::begin(&self.faces, self.caller(), kind);
+        opened.map_err(|too_many| GatewayError::Busy(too_many.text()))
     }
 
     /// Returns the visitor as a caller.
@@ -252,18 +267,28 @@ impl PageVisit {
         here: Section,
         read: impl for<'a> FnOnce(&'a PageVisit) -> PageRead<'a> + Send + 'static,
     ) -> Response {
+        self.answer_sensitive_of((what, None), here, read).await
+    }
+
+    /// Returns the page of a sensitive read about a server, as [`PageVisit::answer_sensitive`] does.
+    pub(super) async fn answer_sensitive_of(
+        self,
+        (what, server): (&'static str, Option<String>),
+        here: Section,
+        read: impl for<'a> FnOnce(&'a PageVisit) -> PageRead<'a> + Send + 'static,
+    ) -> Response {
         let gateway = Arc::clone(self.gateway());
-        gateway.log.outlive(async move { self.recorded(what, here, read).await }).await
+        gateway.log.outlive(async move { self.recorded((what, server.as_deref()), here, read).await }).await
     }
 
     async fn recorded(
         &self,
-        what: &'static str,
+        (what, server): (&'static str, Option<&str>),
         here: Section,
         read: impl for<'a> FnOnce(&'a PageVisit) -> PageRead<'a>,
     ) -> Response {
         let asked = self.asked();
-        let begun = ReadAttempt { what, server: None, asked: &asked };
+        let begun = ReadAttempt { what, server, asked: &asked };
         let log = &self.gateway().log;
         let attempt = match here {
             Section::Tenants => self.attempt_for(Action::ManageTenants),

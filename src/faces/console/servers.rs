@@ -1,11 +1,19 @@
 //! The pages of upstream servers: the list, one server with its tools, one tool, and what may be done about them.
 
 mod acts;
+mod add;
+mod change;
+mod fields;
+mod import;
 mod one;
+mod overrides;
+mod part;
 mod tool;
 
 pub(super) use self::acts::{on_named_tool, on_server, on_tool};
+pub(super) use self::add::on_list;
 pub(super) use self::one::show;
+pub(super) use self::part::show as show_part;
 
 use std::borrow::Cow;
 
@@ -55,8 +63,13 @@ struct ServerLine {
 #[template(path = "servers.html", config = "src/faces/console/askama.toml")]
 struct ServersPage {
     nav: Nav,
+    csrf: String,
     /// True if the visitor's role may add servers.
     may_add: bool,
+    /// True if the visitor may have definitions approved at once.
+    may_approve: bool,
+    /// Programs of the deployment that the tenant may run.
+    commands: Vec<String>,
     servers: Vec<ServerLine>,
     /// Link to the next page; `None` if there is none.
     next: Option<String>,
@@ -144,13 +157,28 @@ async fn servers(visit: &PageVisit) -> Result<Response, GatewayError> {
         let state = states.as_ref().and_then(|states| states.get(&server.name));
         line(visit, server, state)
     };
+    let (nav, role) = (visit.nav(Section::Servers), visit.caller().role);
     let page = ServersPage {
-        nav: visit.nav(Section::Servers),
-        may_add: visit.caller().role.may(Action::ChangeServers),
+        csrf: nav.csrf.clone(),
+        nav,
+        may_add: role.may(Action::ChangeServers),
+        may_approve: role.may(Action::ManageKeys),
+        commands: commands(visit),
         servers: shown.iter().map(line).collect(),
         next: next.map(|cursor| format!("{}?limit={}&cursor={cursor}", Section::Servers.href(), page.limit)),
     };
     visit.show(StatusCode::OK, &page).await
+}
+
+/// Refuses a text that no server is named by.
+fn needs_name(name: &str) -> Result<(), GatewayError> {
+    if is_name(name) { Ok(()) } else { Err(GatewayError::NotFound("server")) }
+}
+
+/// Returns the names of the programs that the tenant may run as servers.
+fn commands(visit: &PageVisit) -> Vec<String> {
+    let commands = &visit.gateway().options.commands;
+    if commands.are_off() { Vec::new() } else { commands.names_for(visit.caller().tenant_name()) }
 }
 
 fn line(visit: &PageVisit, server: &ServerView, tools: Option<&ServerState>) -> ServerLine {

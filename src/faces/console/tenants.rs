@@ -1,23 +1,23 @@
-//! The page of tenants: the platform operator chooses the one to act in, as `X-Tenant` does over REST.
+//! The pages of tenants: the platform operator chooses the one to act in, as `X-Tenant` does over REST, and sets quotas.
 
-use std::sync::Arc;
+mod acts;
+mod one;
+
+pub(super) use self::acts::{on_list, on_tenant};
+pub(super) use self::one::show;
 
 use askama::Template;
-use axum::extract::Path;
-use axum::response::{IntoResponse, Redirect, Response};
-use http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use http::StatusCode;
 
-use super::act::{VisitorAct, perform};
-use super::gate::set_cookie;
+use super::TENANTS;
 use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
-use super::{HOME, TENANTS};
 use crate::domain::id::{TenantId, is_name};
 use crate::domain::tenant::Action;
 use crate::faces::query::params::{PAGE, Params};
-use crate::faces::session_cookie;
-use crate::gateway::GatewayError;
+use crate::gateway::{GatewayError, Readiness};
 
 /// Memory of the list, in bytes: as loaded, and as text.
 const LIST_MEMORY_BYTES: usize = 64 * 1024;
@@ -25,6 +25,7 @@ const LIST_MEMORY_BYTES: usize = 64 * 1024;
 /// Tenant in the list.
 struct TenantLine {
     name: String,
+    href: String,
     created: Moment,
     is_suspended: bool,
     /// True if the visitor acts in this tenant.
@@ -41,6 +42,15 @@ struct TenantsPage {
     is_in_one: bool,
     /// Link to the next page; `None` if there is none.
     next: Option<String>,
+    replica: String,
+    version: &'static str,
+    /// True if the replica serves requests.
+    is_ready: bool,
+}
+
+/// Returns the path of a tenant's page.
+fn href_of(name: &str) -> String {
+    format!("{TENANTS}/{name}")
 }
 
 /// Shows the list.
@@ -58,6 +68,7 @@ async fn tenants(visit: &PageVisit) -> Result<Response, GatewayError> {
     let nav = visit.nav(Section::Tenants);
     let tenants = shown.iter().map(|tenant| TenantLine {
         name: tenant.name.clone(),
+        href: href_of(&tenant.name),
         created: Moment::new(tenant.created_at, visit.now()),
         is_suspended: tenant.suspended_at.is_some(),
         is_chosen: tenant.tenant_id() == visit.caller().tenant_id(),
@@ -68,41 +79,9 @@ async fn tenants(visit: &PageVisit) -> Result<Response, GatewayError> {
         tenants: tenants.collect(),
         is_in_one: visit.caller().tenant_id() != TenantId::PLATFORM,
         next: next.map(|cursor| format!("{TENANTS}?limit={}&cursor={cursor}", page.limit)),
+        replica: visit.gateway().options.replica.to_string(),
+        version: env!("CARGO_PKG_VERSION"),
+        is_ready: matches!(visit.gateway().upkeep.readiness(), Readiness::Ready | Readiness::Degraded),
     };
     visit.show(StatusCode::OK, &page).await
-}
-
-/// Has the platform operator act in a tenant from now on.
-pub(super) async fn enter(Path(name): Path<String>, visit: PageVisit) -> Response {
-    match entered(&visit, &name).await {
-        Ok(()) => lead_on(HOME, session_cookie::set(session_cookie::TENANT, &name)),
-        Err(error) => visit.failed(Section::Tenants, &error),
-    }
-}
-
-async fn entered(visit: &PageVisit, name: &str) -> Result<(), GatewayError> {
-    let act = VisitorAct::new("console.enter_tenant", Action::ManageTenants);
-    let (gateway, caller, name) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()), name.to_owned());
-    let work = async move {
-        if !is_name(&name) {
-            return Err(GatewayError::NotFound("tenant"));
-        }
-        gateway.tenants.get_tenant(&caller, &name).await.map(drop)
-    };
-    perform(visit, act, work).await
-}
-
-/// Has the platform operator act in no tenant any more.
-pub(super) async fn leave(visit: PageVisit) -> Response {
-    let act = VisitorAct::new("console.leave_tenant", Action::ManageTenants);
-    match perform(&visit, act, async { Ok(()) }).await {
-        Ok(()) => lead_on(TENANTS, session_cookie::unset(session_cookie::TENANT)),
-        Err(error) => visit.failed(Section::Tenants, &error),
-    }
-}
-
-fn lead_on(to: &str, cookie: Option<HeaderValue>) -> Response {
-    let mut response = Redirect::to(to).into_response();
-    set_cookie(response.headers_mut(), cookie);
-    response
 }

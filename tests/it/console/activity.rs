@@ -280,3 +280,42 @@ async fn hostile_texts_stay_texts_in_every_field() {
         }
     }
 }
+
+#[tokio::test]
+async fn what_a_page_shows_is_exported_as_the_api_exports_it() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream, [ada, _bob], _calls) = busy(&stage).await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let page = visitor.get("/console/activity?type=tool_call&server=zoo&limit=25").await.text;
+    let links: Vec<String> =
+        attributes(&page, "href").into_iter().filter(|href| href.contains("/export?")).collect();
+    assert_eq!(
+        links,
+        ["csv", "jsonl"]
+            .map(|format| format!("/console/activity/export?type=tool_call&server=zoo&format={format}"))
+    );
+    for (link, kind) in links.iter().zip(["text/csv; charset=utf-8", "application/x-ndjson"]) {
+        let file = visitor.get(link).await;
+        file.expect(200);
+        assert_eq!(file.header("content-type"), kind);
+        assert!(file.header("content-disposition").starts_with("attachment;"), "{file:?}");
+        let same = tenant.platform.get(&link.replace("/console/", "/api/v1/")).await;
+        assert_eq!(file.text, same.text);
+        assert!(file.text.lines().count() >= 3, "{file:?}");
+    }
+    // times as browsers send them
+    visitor.get("/console/activity/export?start_time=2026-01-31T12:00&format=csv").await.expect(200);
+    for query in ["format=xml", "contains=x", "colour=red", "status=odd"] {
+        visitor.get(&format!("/console/activity/export?{query}")).await.expect(400);
+    }
+    let searched = visitor.get("/console/activity?contains=needle").await.text;
+    assert!(!searched.contains("/export?"), "{searched}");
+    tenant.records("tool=activity.export&source=console&status=success", 3).await;
+    // an agent exports its own records, an approver none
+    let own = Visitor::with_key(&stage.gateway, &ada).await;
+    let file = own.get("/console/activity/export?type=tool_call").await.text;
+    assert_eq!(file.lines().count(), 3, "{file}");
+    let approver = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    approver.get("/console/activity/export").await.expect(403);
+    assert_eq!(Visitor::of(&stage.gateway).get("/console/activity/export").await.status, 303);
+}

@@ -17,8 +17,8 @@ pub const HOSTILE: [&str; 11] = [
 
 /// Elements that the pages are made of.
 const ELEMENTS: &str = "!doctype a article body br button code dd details div dl dt figcaption figure form h1 h2 h3 \
-    head header hr html input label li link main meta nav option p pre rect section select span \
-    strong summary svg table tbody td th thead time title tr ul";
+    head header hr html input label li link main meta nav ol option p pre rect section select span \
+    strong summary svg table tbody td textarea th thead time title tr ul";
 
 /// Returns whether a character is unseen, or changes the order of others.
 fn is_hidden(c: char) -> bool {

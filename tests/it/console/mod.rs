@@ -10,11 +10,15 @@ mod login;
 mod logout;
 mod markup;
 mod overview;
+mod people;
 mod permissions;
 mod provider;
 mod real_provider;
+mod server_changes;
 mod servers;
+mod settings;
 mod tenants;
+mod trial;
 mod widths;
 
 use crate::support::{Gateway, Idp, Stage, Tenant, Visitor};

@@ -1,9 +1,11 @@
 //! The platform operator at the console: chooses a tenant, acts in it as its admins do, and leaves it.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::markup::{assert_harmless, attributes, form_to};
-use crate::support::{Stage, Upstream, Visitor, upstream};
+use crate::support::{Stage, Tenant, Upstream, Visitor, settle, upstream};
 
 /// Name of the cookie that holds the chosen tenant.
 const TENANT: &str = "__Host-mcpproxy-tenant";
@@ -110,4 +112,97 @@ async fn the_choice_of_a_tenant_is_nothing_to_others() {
     visitor.post("/console/tenants/acme/enter", &[]).await.expect(403);
     visitor.post("/console/tenants/leave", &[]).await.expect(403);
     assert!(!visitor.get("/console").await.text.contains("/console/tenants"));
+}
+
+#[tokio::test]
+async fn the_platform_operator_makes_tenants_and_sets_quotas() {
+    let stage = Stage::start().await;
+    let visitor = Visitor::with_key(&stage.gateway, &stage.platform()).await;
+    let list = visitor.get("/console/tenants").await.text;
+    assert!(list.contains("This replica") && list.contains(">ready</span>"), "{list}");
+    let action = form_to(&list, "/create").unwrap();
+    let made = visitor.post(&action, &[("name", "acme")]).await;
+    assert_eq!((made.status, made.header("location")), (303, "/console/tenants/acme"));
+    for (name, status) in [("acme", 409), ("NO NAME", 400), ("platform", 409), ("", 400)] {
+        visitor.post(&action, &[("name", name)]).await.expect(status);
+    }
+    let page = visitor.get("/console/tenants/acme").await.text;
+    assert_harmless(&page);
+    let read = async || stage.platform().get("/api/v1/tenants/acme").await.expect(200);
+    let whole = read().await["quotas"]["keys"]["value"].to_string();
+    assert!(page.contains(&format!("<td>{whole}</td><td>deployment</td><td>0</td>")), "{page}");
+    let action = form_to(&page, "/update").unwrap();
+    visitor.post(&action, &[("quotas.keys", "7")]).await.expect(303);
+    let quotas = read().await["quotas"].clone();
+    assert_eq!(quotas["keys"], json!({"value": 7, "origin": "tenant", "used": 0}));
+    assert_eq!(quotas["servers"]["origin"], "deployment");
+    for value in ["many", "-1"] {
+        visitor.post(&action, &[("quotas.keys", value)]).await.expect(400);
+    }
+    visitor.post(&action, &[]).await.expect(303);
+    assert_eq!(read().await["quotas"]["keys"]["origin"], "deployment");
+    for (verb, is_suspended) in [("suspend", true), ("resume", false)] {
+        let page = visitor.get("/console/tenants/acme").await.text;
+        visitor.post(&form_to(&page, &format!("/{verb}")).unwrap(), &[]).await.expect(303);
+        assert_eq!(read().await["suspended_at"].is_string(), is_suspended, "{verb}");
+    }
+    for (path, status) in
+        [("acme/explode", 404), ("none/update", 404), ("NO%20NAME/suspend", 404), ("explode", 404)]
+    {
+        visitor.post(&format!("/console/tenants/{path}"), &[]).await.expect(status);
+    }
+    for path in ["none", "NO%20NAME"] {
+        visitor.get(&format!("/console/tenants/{path}")).await.expect(404);
+    }
+    // a name that is a verb is a name
+    visitor.post("/console/tenants/create", &[("name", "leave")]).await.expect(303);
+    visitor.get("/console/tenants/leave").await.expect(200);
+    let acme = Tenant::of(&stage.platform().as_tenant("acme"), &stage.gateway.anonymous());
+    let admin = Visitor::with_key(&stage.gateway, &acme.admin().await).await;
+    for path in ["tenants/acme", "issuers"] {
+        let page = admin.get(&format!("/console/{path}")).await;
+        page.expect(403);
+    }
+    for path in ["tenants/create", "tenants/acme/update", "tenants/acme/suspend", "issuers/corp/check"] {
+        admin.post(&format!("/console/{path}"), &[("name", "mine"), ("quotas.keys", "1")]).await.expect(403);
+    }
+    assert_eq!(stage.platform().items("/api/v1/tenants").await.len(), 2);
+    let statuses = async || {
+        let items = stage.platform().items("/api/v1/activity?source=console&tool=tenants.update").await;
+        items.iter().filter(|item| item["status"] == "success").count()
+    };
+    settle(2, Duration::from_secs(5), statuses).await;
+}
+
+#[tokio::test]
+async fn an_issuer_is_checked_and_its_token_kept_nowhere() {
+    let (stage, _tenant, idp) = super::scene().await;
+    let mut visitor = Visitor::with_key(&stage.gateway, &stage.platform()).await;
+    visitor.origin = super::GATEWAY.to_owned();
+    let page = visitor.get("/console/issuers").await;
+    page.expect(200);
+    assert_harmless(&page.text);
+    assert!(page.text.contains(&idp.url) && page.text.contains("<td>acme</td>"), "{page:?}");
+    let action = form_to(&page.text, "/corp/check").unwrap();
+    let token = idp.token("u1", super::GATEWAY, json!({}));
+    for fields in [vec![], vec![("token", token.as_str())]] {
+        let found = visitor.post(&action, &fields).await;
+        found.expect(200);
+        assert_harmless(&found.text);
+        assert!(found.text.contains("<span class=\"tone good\">ok</span>"), "{found:?}");
+        assert!(!found.text.contains(token.rsplit('.').next().unwrap()), "{found:?}");
+    }
+    for (path, status) in [("none/check", 404), ("NO%20NAME/check", 404)] {
+        visitor.post(&format!("/console/issuers/{path}"), &[]).await.expect(status);
+    }
+    let ended = async || {
+        stage
+            .platform()
+            .items("/api/v1/activity?source=console&tool=issuers.check&status=success")
+            .await
+            .len()
+    };
+    settle(2, Duration::from_secs(5), ended).await;
+    let rows: String = stage.database.rows().await.into_iter().map(|(_, row)| row).collect();
+    assert!(!rows.contains(token.rsplit('.').next().unwrap()), "the token was recorded");
 }

@@ -12,7 +12,7 @@ const FACTS: &str = "JSON.stringify({
     wide: document.documentElement.scrollWidth > innerWidth,
     main: document.querySelector('main').scrollWidth > document.querySelector('main').clientWidth,
     active: document.querySelectorAll('script, img, svg:not(.chart), iframe, object, embed, [onerror], [onload]').length,
-    nameless: [...document.querySelectorAll('input:not([type=hidden]), select')].filter(f => !f.labels.length).length,
+    nameless: [...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter(f => !f.labels.length).length,
     styled: getComputedStyle(document.querySelector('nav')).display,
 })";
 
@@ -21,7 +21,8 @@ async fn hostile(stage: &Stage) -> (Tenant, Upstream) {
     let tenant = stage.tenant("acme").await;
     let tool = |text: &&str| {
         let definition = json!({"name": text, "description": format!("{text} {}", "x".repeat(500)),
-            "inputSchema": {"type": "object"}});
+            "inputSchema": {"type": "object", "properties": {"x": {"type": "string", "description": text},
+                "long": {}, "pick": {"enum": [text, 1]}}}});
         Tool::raw(text, &definition.to_string())
     };
     let upstream = Upstream::handshake(HOSTILE.iter().map(tool).collect()).await;
@@ -60,6 +61,14 @@ fn pages((record, request): (&str, &str), tool: &str, key: &str) -> Vec<(&'stati
         ("servers", "/console/servers".to_owned()),
         ("server", "/console/servers/up".to_owned()),
         ("tool", format!("/console/servers/up?tool={tool}")),
+        ("server settings", "/console/servers/up/settings".to_owned()),
+        ("server log", "/console/servers/up/logs".to_owned()),
+        ("server removal", "/console/servers/up/remove".to_owned()),
+        ("tools to try", "/console/try".to_owned()),
+        ("try", format!("/console/try?tool=up%3A{tool}")),
+        ("people", "/console/people".to_owned()),
+        ("rules", "/console/people/rules".to_owned()),
+        ("settings", "/console/settings".to_owned()),
         ("keys", "/console/keys".to_owned()),
         ("key", format!("/console/keys/{key}")),
         ("missing", "/console/servers/none".to_owned()),
@@ -142,9 +151,13 @@ async fn pages_can_be_used_without_eyes_or_mouse_in_every_role() {
     }
     let platform = Visitor::with_key(&stage.gateway, &stage.platform()).await;
     browser.set_cookie(&platform.base, SESSION, &platform.cookie(SESSION).unwrap()).await;
-    browser.open(&format!("{}/console/tenants", platform.base)).await;
-    assert_sound(&mut browser, "tenants").await;
-    assert_eq!(browser.audit().await, Vec::<String>::new(), "tenants");
+    let issuer = json!({"name": "corp", "issuer": "https://127.0.0.1:1", "tenant": "acme"});
+    stage.platform().post("/api/v1/issuers", &issuer).await;
+    for path in ["tenants", "tenants/acme", "issuers"] {
+        browser.open(&format!("{}/console/{path}", platform.base)).await;
+        assert_sound(&mut browser, path).await;
+        assert_eq!(browser.audit().await, Vec::<String>::new(), "{path}");
+    }
     browser.close().await;
 }
 

@@ -41,7 +41,7 @@ impl Replicas {
 }
 
 /// A server with one tool, which takes only tokens of `tokens`.
-async fn guarded(tokens: &TokenServer, upstream: Upstream) -> Upstream {
+pub async fn guarded(tokens: &TokenServer, upstream: Upstream) -> Upstream {
     upstream.guard(tokens.check());
     upstream
 }
@@ -51,19 +51,19 @@ fn tools() -> Vec<Tool> {
 }
 
 /// The login of a client at the token server.
-fn login(tokens: &TokenServer, client: &str) -> Value {
+pub fn login(tokens: &TokenServer, client: &str) -> Value {
     json!({
         "kind": "client_credentials", "client_id": client, "client_secret": secret_of(client),
         "token_endpoint": tokens.endpoint(),
     })
 }
 
-async fn put(api: &Api, name: &str, login: &Value) -> Answer {
+pub async fn put(api: &Api, name: &str, login: &Value) -> Answer {
     api.ask(Method::PUT, &format!("/api/v1/servers/{name}/oauth"), Some(login)).await
 }
 
 /// Adds a server and the login at it; it is listed when this returns.
-async fn add(tenant: &Tenant, name: &str, upstream: &Upstream, login: &Value) -> Value {
+pub async fn add(tenant: &Tenant, name: &str, upstream: &Upstream, login: &Value) -> Value {
     let body = json!({"name": name, "kind": "http", "url": upstream.url});
     tenant.platform.post("/api/v1/servers", &body).await.expect(201);
     let server = put(&tenant.platform, name, login).await.expect(200);

@@ -25,7 +25,7 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stdio/progra
 const SECRET: &str = "only-the-program-knows-this";
 
 /// `stdio.commands` with the test program as `NAME`, doing `VICE` wrong, for these tenants.
-fn commands(entries: &[(&str, &str, &[&str])]) -> String {
+pub fn commands(entries: &[(&str, &str, &[&str])]) -> String {
     let entry = |vice: &str, tenants: &[&str]| json!({"argv": ["python3", SCRIPT, vice], "env": {"PROGRAM_OWN": SECRET}, "tenants": tenants});
     let all = entries.iter().map(|(name, vice, tenants)| ((*name).to_owned(), entry(vice, tenants)));
     Value::Object(all.collect()).to_string()

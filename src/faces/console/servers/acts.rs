@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use axum::extract::Path;
 use axum::response::Response;
+use uuid::Uuid;
 
-use super::{href_of, href_of_tool, tool_of};
+use super::fields::recorded;
+use super::{change, href_of, href_of_tool, needs_name, overrides, tool_of};
 use crate::domain::id::{is_name, is_tool_name};
+use crate::domain::overrides::Hints;
 use crate::domain::tenant::Action;
 use crate::faces::console::act::{VisitorAct, perform};
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
-use crate::gateway::{GatewayError, Reconnect, ServerChange};
+use crate::gateway::{GatewayError, OverrideRequest, Reconnect, ServerChange};
 
 /// Act on a server, by the last part of its path.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum ServerVerb {
     Enable,
     Disable,
@@ -22,6 +25,10 @@ enum ServerVerb {
     Unquarantine,
     Refresh,
     Restart,
+    Update,
+    Remove,
+    RemoveOauth,
+    Disconnect,
 }
 
 /// Act on a tool, by the last part of its path.
@@ -30,6 +37,8 @@ enum ToolVerb {
     Approve,
     Block,
     Unblock,
+    Override,
+    ClearOverride,
 }
 
 impl ServerVerb {
@@ -41,6 +50,10 @@ impl ServerVerb {
             "unquarantine" => Some(ServerVerb::Unquarantine),
             "refresh" => Some(ServerVerb::Refresh),
             "restart" => Some(ServerVerb::Restart),
+            "update" => Some(ServerVerb::Update),
+            "remove" => Some(ServerVerb::Remove),
+            "remove_oauth" => Some(ServerVerb::RemoveOauth),
+            "disconnect" => Some(ServerVerb::Disconnect),
             _ => None,
         }
     }
@@ -53,6 +66,10 @@ impl ServerVerb {
             ServerVerb::Unquarantine => ("servers.unquarantine", Action::Approve),
             ServerVerb::Refresh => ("servers.refresh", Action::ChangeServers),
             ServerVerb::Restart => ("servers.restart", Action::ChangeServers),
+            ServerVerb::Update => ("servers.update", Action::ChangeServers),
+            ServerVerb::Remove => ("servers.remove", Action::ChangeServers),
+            ServerVerb::RemoveOauth => ("servers.remove_oauth", Action::ChangeServers),
+            ServerVerb::Disconnect => ("servers.disconnect", Action::ChangeServers),
         };
         VisitorAct::new(what, needs)
     }
@@ -64,6 +81,8 @@ impl ToolVerb {
             "approve" => Some(ToolVerb::Approve),
             "block" => Some(ToolVerb::Block),
             "unblock" => Some(ToolVerb::Unblock),
+            "override" => Some(ToolVerb::Override),
+            "clear_override" => Some(ToolVerb::ClearOverride),
             _ => None,
         }
     }
@@ -73,6 +92,8 @@ impl ToolVerb {
             ToolVerb::Approve => ("tools.approve", Action::Approve),
             ToolVerb::Block => ("tools.block", Action::ChangeServers),
             ToolVerb::Unblock => ("tools.unblock", Action::Approve),
+            ToolVerb::Override => ("tools.override", Action::Approve),
+            ToolVerb::ClearOverride => ("tools.clear_override", Action::Approve),
         };
         VisitorAct::new(what, needs)
     }
@@ -84,12 +105,23 @@ pub(in crate::faces::console) async fn on_server(
     visit: PageVisit,
 ) -> Response {
     let done = act_on_server(&visit, &name, &verb).await;
-    visit.answer_act(Section::Servers, &href_of(&name), done)
+    let to = if verb == "remove" { Section::Servers.href().to_owned() } else { href_of(&name) };
+    visit.answer_act(Section::Servers, &to, done)
 }
 
 async fn act_on_server(visit: &PageVisit, name: &str, verb: &str) -> Result<(), GatewayError> {
     let verb = ServerVerb::parse(verb).ok_or(GatewayError::NotFound("page"))?;
-    let act = VisitorAct { server: known(name), ..verb.act() };
+    let mut act = VisitorAct { server: known(name), ..verb.act() };
+    let mut change = Ok(ServerChange::default());
+    if verb == ServerVerb::Update {
+        let asked = change::asked(visit);
+        act = recorded(act, asked.body());
+        change = asked.change();
+    }
+    let connection = visit.field("connection").to_owned();
+    if verb == ServerVerb::Disconnect {
+        act.fields = vec![("connection", connection.clone())];
+    }
     let (gateway, caller, name) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()), name.to_owned());
     // boxed: the future of a listing is large
     let work = Box::pin(async move {
@@ -103,6 +135,13 @@ async fn act_on_server(visit: &PageVisit, name: &str, verb: &str) -> Result<(), 
             ServerVerb::Unquarantine => servers.release(&caller, &name).await,
             ServerVerb::Refresh => servers.refresh_server(&caller, &name, Reconnect::No).await,
             ServerVerb::Restart => servers.refresh_server(&caller, &name, Reconnect::Yes).await,
+            ServerVerb::Update => Box::pin(servers.update_server(&caller, &name, change?)).await,
+            ServerVerb::Remove => return servers.remove_server(&caller, &name).await,
+            ServerVerb::RemoveOauth => return servers.remove_oauth(&caller, &name).await,
+            ServerVerb::Disconnect => {
+                let id = Uuid::try_parse(&connection).map_err(|_| GatewayError::NotFound("connection"))?;
+                return servers.remove_connection(&caller, &name, id).await;
+            }
         };
         done.map(drop)
     });
@@ -112,10 +151,6 @@ async fn act_on_server(visit: &PageVisit, name: &str, verb: &str) -> Result<(), 
 /// Returns the server for the record of an act; `None` for a text that no server is named by.
 fn known(name: &str) -> Option<String> {
     is_name(name).then(|| name.to_owned())
-}
-
-fn needs_name(name: &str) -> Result<(), GatewayError> {
-    if is_name(name) { Ok(()) } else { Err(GatewayError::NotFound("server")) }
 }
 
 /// Does something about the tool that the form names, and shows it.
@@ -140,7 +175,13 @@ async fn act_on_tool(visit: &PageVisit, (name, tool): (&str, &str), verb: &str) 
     let verb = ToolVerb::parse(verb).ok_or(GatewayError::NotFound("page"))?;
     let pin = visit.field("pin").to_owned();
     let fields = if verb == ToolVerb::Approve { vec![("pin", pin.clone())] } else { Vec::new() };
-    let act = VisitorAct { server: known(name), tool: Some(tool.to_owned()), fields, ..verb.act() };
+    let mut act = VisitorAct { server: known(name), tool: Some(tool.to_owned()), fields, ..verb.act() };
+    let mut hints = Ok(OverrideRequest { pin: pin.clone(), hints: Hints::default(), version: None });
+    if verb == ToolVerb::Override {
+        let asked = overrides::asked(visit);
+        act = recorded(act, asked.body());
+        hints = asked.request();
+    }
     let (gateway, caller) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()));
     let (name, tool) = (name.to_owned(), tool.to_owned());
     let work = async move {
@@ -155,6 +196,8 @@ async fn act_on_tool(visit: &PageVisit, (name, tool): (&str, &str), verb: &str) 
             ToolVerb::Approve => servers.approve_tool(&caller, &name, &tool, &pin).await,
             ToolVerb::Block => servers.block_tool(&caller, &name, &tool).await,
             ToolVerb::Unblock => servers.unblock_tool(&caller, &name, &tool).await,
+            ToolVerb::Override => servers.override_tool(&caller, &name, &tool, hints?).await,
+            ToolVerb::ClearOverride => servers.clear_override(&caller, &name, &tool).await,
         };
         done.map(drop)
     };

@@ -4,9 +4,11 @@ use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
+use uuid::Uuid;
 
 use super::{error_of, facts, field_of, href_of, href_of_tool, path_of, state_of, tone, tool};
 use crate::domain::id::{is_name, is_tool_name};
+use crate::domain::server_login::LoginState;
 use crate::domain::server_url::masked;
 use crate::domain::tenant::Action;
 use crate::domain::tool::PinState;
@@ -17,6 +19,7 @@ use crate::faces::console::text::{LongText, short};
 use crate::faces::query::cursor::{CursorPage, DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
 use crate::faces::query::params::{ParamNames, Params};
 use crate::gateway::{GatewayError, ServerView, ToolView};
+use crate::store::ConnectionRow;
 
 /// Parameters of the page.
 const PARAMS: ParamNames = &["tool", "cursor", "limit"];
@@ -47,6 +50,28 @@ struct ToolLine {
     act: Option<ActButton>,
 }
 
+/// Login of the gateway at the server, as it is shown.
+struct LoginShown {
+    kind: String,
+    client_id: String,
+    token_endpoint: String,
+    scopes: String,
+    state: String,
+    tone: &'static str,
+    error: Option<LongText>,
+    connections: Vec<ConnectionLine>,
+}
+
+/// Login for which there is a token, or was.
+struct ConnectionLine {
+    id: Uuid,
+    state: String,
+    generation: i64,
+    expires: Option<Moment>,
+    retry: Option<Moment>,
+    error: String,
+}
+
 #[derive(Template)]
 #[template(path = "server.html", config = "src/faces/console/askama.toml")]
 struct ServerPage {
@@ -65,6 +90,14 @@ struct ServerPage {
     auto_approve: bool,
     error: Option<LongText>,
     buttons: Vec<ActButton>,
+    /// Login of the gateway at the server; `None` without one.
+    login: Option<LoginShown>,
+    /// Names of the headers, whose values are never shown.
+    headers: String,
+    /// Path of the page, below which the pages beside it are.
+    href: String,
+    /// True if the visitor's role may change the server.
+    may_change: bool,
     tools: Vec<ToolLine>,
     /// Link to the next page of tools; `None` if there is none.
     next: Option<String>,
@@ -96,10 +129,47 @@ async fn server(visit: &PageVisit, name: &str) -> Result<Response, GatewayError>
     let tools = servers.list_server_tools(visit.caller(), name, &after, bounds).await?;
     let approved = |tool: &ToolView| tool.approved_definition.as_ref().map_or(0, String::len);
     page.fit(tools.iter().map(|tool| tool.definition.len() + approved(tool)));
-    visit.show(StatusCode::OK, &described(visit, &server, &page, &tools)).await
+    let connections = match server.oauth {
+        Some(_) => servers.list_connections(visit.caller(), name).await?,
+        None => Vec::new(),
+    };
+    let login = login(visit, &server, &connections);
+    visit.show(StatusCode::OK, &described(visit, (&server, login), &page, &tools)).await
 }
 
-fn described(visit: &PageVisit, server: &ServerView, page: &CursorPage, tools: &[ToolView]) -> ServerPage {
+/// Returns the login of the gateway at a server; `None` without one.
+fn login(visit: &PageVisit, server: &ServerView, connections: &[ConnectionRow]) -> Option<LoginShown> {
+    let oauth = server.oauth.as_ref()?;
+    let line = |row: &ConnectionRow| ConnectionLine {
+        id: row.connection_id,
+        state: row.state.clone(),
+        generation: row.generation,
+        expires: row.expires_at.map(|at| Moment::new(at, visit.now())),
+        retry: row.retry_at.map(|at| Moment::new(at, visit.now())),
+        error: short(row.last_error.as_deref().unwrap_or_default(), DESCRIPTION_CHARS_MAX),
+    };
+    Some(LoginShown {
+        kind: oauth.kind.clone(),
+        client_id: oauth.client_id.clone(),
+        token_endpoint: masked(&oauth.token_endpoint).into_owned(),
+        scopes: oauth.scopes.join(" "),
+        state: oauth.state.clone(),
+        tone: match LoginState::parse(&oauth.state) {
+            Some(LoginState::Connected) => "good",
+            Some(LoginState::LoginRequired) => "bad",
+            _ => "open",
+        },
+        error: oauth.last_error.as_deref().map(LongText::of),
+        connections: connections.iter().map(line).collect(),
+    })
+}
+
+fn described(
+    visit: &PageVisit,
+    (server, login): (&ServerView, Option<LoginShown>),
+    page: &CursorPage,
+    tools: &[ToolView],
+) -> ServerPage {
     let (shown, next) = page.split(tools, |tool| tool.name.clone());
     let (state, tone) = state_of(server);
     let nav = visit.nav(Section::Servers);
@@ -119,6 +189,10 @@ fn described(visit: &PageVisit, server: &ServerView, page: &CursorPage, tools: &
         auto_approve: server.auto_approve,
         error: error_of(server).map(|error| LongText::of(&error)),
         buttons: buttons(visit, server),
+        login,
+        headers: if server.web_page.is_some() { String::new() } else { server.header_names.join(", ") },
+        may_change: visit.caller().role.may(Action::ChangeServers),
+        href: here.clone(),
         tools: shown.iter().map(|tool| line(visit, &server.name, tool)).collect(),
         next: next.map(|cursor| format!("{here}?limit={}&cursor={cursor}", page.limit)),
     }

@@ -4,6 +4,7 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 
+use super::overrides::OverrideForm;
 use super::{facts, field_of, href_of, path_of, tone};
 use crate::domain::diff::Diff;
 use crate::domain::id::is_tool_name;
@@ -12,6 +13,7 @@ use crate::domain::tool::PinState;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::{LongText, indented};
+use crate::faces::console::trial;
 use crate::gateway::{GatewayError, ToolView};
 
 /// Most changes that are shown.
@@ -58,6 +60,14 @@ struct ToolPage {
     block: Option<String>,
     /// Path of the form that lifts the block; `None` without the right, and without a block.
     unblock: Option<String>,
+    /// Form of an override; `None` without the right.
+    override_form: Option<OverrideForm>,
+    /// Path of the form that sets an override.
+    set_override: String,
+    /// Path of the form that removes the override.
+    clear_override: String,
+    /// Link to a try of the tool; `None` for roles without tools, and for a tool that cannot be called.
+    trial: Option<String>,
     is_waiting: bool,
 }
 
@@ -111,6 +121,11 @@ fn described(visit: &PageVisit, server: &str, tool: &ToolView) -> ToolPage {
         approve: path("approve", is_waiting && definition.left_out.is_none() && role.may(Action::Approve)),
         block: path("block", !is_blocked && role.may(Action::ChangeServers)),
         unblock: path("unblock", is_blocked && role.may(Action::Approve)),
+        override_form: role.may(Action::Approve).then(|| OverrideForm::of(tool)),
+        set_override: path_of(server, "override"),
+        clear_override: path_of(server, "clear_override"),
+        trial: (tool.state == PinState::Approved && Section::Try.is_open_to(visit.caller()))
+            .then(|| trial::href_of(&format!("{server}:{}", tool.name))),
         definition,
         is_waiting,
     }

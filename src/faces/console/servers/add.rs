@@ -1,0 +1,117 @@
+//! Acts that add servers: one by a form, or those of a pasted file.
+
+use std::sync::Arc;
+
+use axum::extract::Path;
+use axum::response::Response;
+use serde_json::{Map, Value};
+
+use super::fields::{checked, headers, recorded, text};
+use super::{href_of, import};
+use crate::domain::id::is_name;
+use crate::domain::tenant::Action;
+use crate::faces::console::act::{VisitorAct, perform};
+use crate::faces::console::nav::Section;
+use crate::faces::console::page_visit::PageVisit;
+use crate::gateway::{GatewayError, ServerRequest, ServerView};
+
+/// Adds servers, and shows the one that was added, or what came of the file.
+pub(in crate::faces::console) async fn on_list(Path(verb): Path<String>, visit: PageVisit) -> Response {
+    match verb.as_str() {
+        "create" => match made(&visit).await {
+            Ok(server) => visit.answer_act(Section::Servers, &href_of(&server.name), Ok(())),
+            Err(error) => visit.failed(Section::Servers, &error),
+        },
+        "import" => import::run(visit).await,
+        _ => visit.failed(Section::Servers, &GatewayError::NotFound("page")),
+    }
+}
+
+async fn made(visit: &PageVisit) -> Result<ServerView, GatewayError> {
+    let field = |name| text(visit, name);
+    let kind = field("kind").unwrap_or_default();
+    let [url, command] = match kind.as_str() {
+        // the form has the fields of both kinds
+        "http" => [field("url"), None],
+        "stdio" => [None, field("command")],
+        _ => [field("url"), field("command")],
+    };
+    let new = NewServerForm {
+        name: field("name").unwrap_or_default(),
+        kind,
+        url,
+        command,
+        headers: headers(visit.field("headers")).map(Some),
+        enabled: None,
+        auto_approve: field("auto_approve").map(|word| word == "true"),
+    };
+    create(visit, new).await
+}
+
+/// Server to be added, as a form or a file has it.
+pub(super) struct NewServerForm {
+    /// Name of the server.
+    pub(super) name: String,
+    /// Kind of the server.
+    pub(super) kind: String,
+    /// Address; `None` without one.
+    pub(super) url: Option<String>,
+    /// Name of the deployment's command; `None` without one.
+    pub(super) command: Option<String>,
+    /// Headers, or why they cannot be read.
+    pub(super) headers: Result<Option<Map<String, Value>>, GatewayError>,
+    /// True to switch the server on; `None` for the default.
+    pub(super) enabled: Option<bool>,
+    /// True to approve definitions at once; `None` for the default.
+    pub(super) auto_approve: Option<bool>,
+}
+
+impl NewServerForm {
+    /// Returns the body that REST would be sent. Headers that cannot be read are left out.
+    fn body(&self) -> Map<String, Value> {
+        let headers =
+            self.headers.as_ref().ok().and_then(Option::as_ref).filter(|headers| !headers.is_empty());
+        let members = [
+            ("name", Some(Value::from(self.name.as_str()))),
+            ("kind", Some(Value::from(self.kind.as_str()))),
+            ("url", self.url.as_deref().map(Value::from)),
+            ("command", self.command.as_deref().map(Value::from)),
+            ("headers", headers.cloned().map(Value::Object)),
+            ("enabled", self.enabled.map(Value::from)),
+            ("auto_approve", self.auto_approve.map(Value::from)),
+        ];
+        members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+}
+
+/// Adds a server, and lists it.
+///
+/// # Errors
+/// Error of the role, of a field, or of the use case.
+pub(super) async fn create(visit: &PageVisit, new: NewServerForm) -> Result<ServerView, GatewayError> {
+    let act = VisitorAct {
+        server: is_name(&new.name).then(|| new.name.clone()),
+        ..VisitorAct::new("servers.create", Action::ChangeServers)
+    };
+    let act = recorded(act, new.body());
+    let (gateway, caller) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()));
+    // boxed: the future of a listing is large
+    let work = Box::pin(async move {
+        let NewServerForm { name, kind, url, command, headers, enabled, auto_approve } = new;
+        // a program has no headers, and a form without any asks for none
+        let headers = headers?.filter(|headers| !headers.is_empty());
+        let headers = headers.as_ref().map(checked).transpose()?;
+        let request = ServerRequest {
+            name,
+            kind,
+            url,
+            command,
+            headers,
+            enabled,
+            auto_approve,
+            ..ServerRequest::default()
+        };
+        gateway.servers.create_server(&caller, request).await
+    });
+    perform(visit, act, work).await
+}

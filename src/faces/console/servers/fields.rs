@@ -1,0 +1,95 @@
+//! Fields of the forms about servers, and the bodies that they stand for.
+
+use serde_json::{Map, Value};
+
+use crate::faces::console::act::VisitorAct;
+use crate::faces::console::page_visit::PageVisit;
+use crate::faces::wire::credentials::without_credentials;
+use crate::gateway::{GatewayError, Headers, OWN_LIMITS};
+
+/// Returns a field without white space around it; `None` if it is empty.
+pub(super) fn text(visit: &PageVisit, name: &str) -> Option<String> {
+    Some(visit.field(name).trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// Reads headers, one on a line, as `Name: value`. Lines may be values in the wrong place, so no error repeats one.
+///
+/// # Errors
+/// [`GatewayError::Invalid`] for a line without a colon, or a name that comes twice.
+pub(super) fn headers(lines: &str) -> Result<Map<String, Value>, GatewayError> {
+    let mut found = Map::new();
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let split = line.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
+        let (name, value) = split.ok_or_else(|| {
+            GatewayError::invalid("headers", "headers must have a line for each header: Name: value")
+        })?;
+        if found.insert(name.to_owned(), Value::from(value)).is_some() {
+            return Err(GatewayError::invalid("headers", "headers has a name twice"));
+        }
+    }
+    Ok(found)
+}
+
+/// Reads headers into the form in which servers are given them.
+///
+/// # Errors
+/// Error of [`headers`], or of a name or value that cannot be sent.
+pub(super) fn checked(headers: &Map<String, Value>) -> Result<Headers, GatewayError> {
+    Headers::read(headers.clone())
+}
+
+/// Reads the limits of the form; an empty field is none.
+///
+/// # Errors
+/// [`GatewayError::Invalid`] for a value that is no whole number.
+pub(super) fn limits(visit: &PageVisit) -> Result<Map<String, Value>, GatewayError> {
+    let mut found = Map::new();
+    for (name, max) in OWN_LIMITS {
+        let Some(given) = text(visit, &format!("limits.{name}")) else { continue };
+        let number = given.parse::<u64>().map_err(|_| {
+            GatewayError::invalid(
+                format!("limits.{name}"),
+                format!("limits.{name} must be a whole number, at most {max}"),
+            )
+        })?;
+        found.insert(name.to_owned(), Value::from(number));
+    }
+    Ok(found)
+}
+
+/// Adds to an act the body that REST would be sent, without its credentials.
+pub(super) fn recorded(act: VisitorAct, body: Map<String, Value>) -> VisitorAct {
+    let text = without_credentials(&Value::Object(body).to_string());
+    VisitorAct { sent: serde_json::from_str(&text).ok(), ..act }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::tenant::Action;
+
+    #[test]
+    fn headers_are_lines_and_faults_repeat_none() {
+        let read = headers("Authorization: Bearer a:b\r\n\r\n X-One :1 \n").unwrap();
+        assert_eq!(Value::Object(read), json!({"Authorization": "Bearer a:b", "X-One": "1"}));
+        for lines in ["Bearer s3cret", "X: s3cret\nX: s3cret"] {
+            let error = headers(lines).unwrap_err().to_string();
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn records_hold_no_credential() {
+        let Value::Object(body) = json!({"name": "a", "url": "https://u:s3cret@h/?k=s3cret",
+            "headers": {"X-Key": "s3cret"}, "limits": {"queue": 1}})
+        else {
+            unreachable!()
+        };
+        let act = recorded(VisitorAct::new("servers.create", Action::ChangeServers), body);
+        let sent = act.sent.unwrap();
+        assert!(!sent.to_string().contains("s3cret"), "{sent}");
+        assert_eq!((&sent["name"], &sent["headers"]), (&json!("a"), &json!({"X-Key": "[redacted]"})));
+    }
+}

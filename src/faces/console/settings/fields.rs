@@ -1,0 +1,169 @@
+//! Fields of the form of settings: what each accepts is what the settings themselves say.
+
+use serde_json::{Map, Value};
+
+use crate::domain::settings;
+use crate::gateway::GatewayError;
+
+/// Value to choose.
+pub(super) struct SettingOption {
+    /// Value of the field.
+    pub(super) word: String,
+    /// True if it is chosen.
+    pub(super) is_chosen: bool,
+}
+
+/// Setting with its field.
+pub(super) struct SettingField {
+    /// Name of the setting.
+    pub(super) name: &'static str,
+    /// Value in force.
+    pub(super) value: String,
+    /// Level that sets the value.
+    pub(super) origin: String,
+    /// Description of the values that are accepted.
+    pub(super) accepts: String,
+    /// Values to choose from; none for a free text.
+    pub(super) options: Vec<SettingOption>,
+    /// Value in the form; empty to inherit.
+    pub(super) given: String,
+    /// True if the field differs from what the tenant has.
+    pub(super) is_changed: bool,
+}
+
+impl SettingField {
+    /// Creates the field of a setting that was read back. A patch changes what the form is filled in with. `None` for a setting that
+    /// was not read back.
+    pub(super) fn of(
+        name: &'static str,
+        read: &Map<String, Value>,
+        patch: &Map<String, Value>,
+    ) -> Option<Self> {
+        let member = read.get(name)?;
+        let value = member.get("value")?;
+        let origin = member.get("origin")?.as_str()?.to_owned();
+        let own = value_of_form(if origin == "tenant" { value } else { &Value::Null });
+        let given = patch.get(name).map(value_of_form);
+        let is_changed = given.as_ref().is_some_and(|given| *given != own);
+        let given = given.unwrap_or(own);
+        let option = |word: &str| SettingOption { word: word.to_owned(), is_chosen: word == given };
+        let options = settings::words(name).map(<[&str]>::to_vec).or_else(|| {
+            let is_flag =
+                settings::accepted(name).is_some_and(|accepted| accepted.starts_with("true, false"));
+            is_flag.then(|| vec!["true", "false"])
+        });
+        Some(SettingField {
+            name,
+            value: match value {
+                Value::Null => "none".to_owned(),
+                other => value_of_form(other),
+            },
+            origin,
+            accepts: settings::accepted(name).unwrap_or_default(),
+            options: options.unwrap_or_default().into_iter().map(option).collect(),
+            given,
+            is_changed,
+        })
+    }
+}
+
+/// Returns a value as the form has it: texts without quotes, others as JSON, and nothing for one that is inherited.
+fn value_of_form(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Returns the values that the tenant sets itself.
+pub(super) fn own_values(read: &Map<String, Value>) -> Map<String, Value> {
+    let is_own = |member: &Value| member.get("origin").and_then(Value::as_str) == Some("tenant");
+    let own = read.iter().filter(|(_, member)| is_own(member));
+    own.filter_map(|(name, member)| Some((name.clone(), member.get("value")?.clone()))).collect()
+}
+
+/// Returns the changes that a form asks for, beside the values that the tenant had when the form was made.
+///
+/// # Errors
+/// [`GatewayError::Invalid`] for a field that is no JSON where one is needed.
+pub(super) fn patch(
+    field: impl Fn(&str) -> String,
+    was: &Map<String, Value>,
+) -> Result<Map<String, Value>, GatewayError> {
+    let mut patch = Map::new();
+    for name in settings::names_of_tenants() {
+        let given = field(name);
+        let given = given.trim();
+        let value = match settings::words(name) {
+            _ if given.is_empty() => Value::Null,
+            Some(_) => Value::from(given),
+            None => serde_json::from_str(given).map_err(|_| {
+                let accepts = settings::accepted(name).unwrap_or_default();
+                GatewayError::invalid(name, format!("{name} must be {accepts}"))
+            })?,
+        };
+        if value != *was.get(name).unwrap_or(&Value::Null) {
+            patch.insert(name.to_owned(), value);
+        }
+    }
+    Ok(patch)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        match value {
+            Value::Object(object) => object,
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_form_changes_what_differs_alone() {
+        let was = object(json!({"max_operation": "read", "rate_limit": 5, "allowed_tools": ["a:*"]}));
+        let changed = |given: &[(&str, &str)]| {
+            let field = |name: &str| {
+                let found = given.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned()).unwrap_or_default()
+            };
+            patch(field, &was).map(Value::Object).map_err(|error| error.to_string())
+        };
+        let same = [("max_operation", "read"), ("rate_limit", "5"), ("allowed_tools", "[\"a:*\"]")];
+        assert_eq!(changed(&same), Ok(json!({})));
+        let other = [("max_operation", "write"), ("rate_limit", " 7 "), ("in_band_answers", "false")];
+        let expected = json!({"max_operation": "write", "rate_limit": 7, "in_band_answers": false, "allowed_tools": null});
+        assert_eq!(changed(&other), Ok(expected));
+        let fault = changed(&[("rate_limit", "many")]).unwrap_err();
+        assert_eq!(fault, "rate_limit must be a whole number of attempts per minute, at least 1, or null");
+    }
+
+    #[test]
+    fn fields_show_what_holds_and_keep_what_was_typed() {
+        let read = object(json!({"version": 3,
+            "max_operation": {"value": "read", "origin": "tenant"},
+            "in_band_answers": {"value": true, "origin": "deployment"},
+            "rate_limit": {"value": null, "origin": "deployment"}}));
+        assert_eq!(Value::Object(own_values(&read)), json!({"max_operation": "read"}));
+        let late = object(json!({"max_operation": "write"}));
+        let field = |name, patch: &Map<String, Value>| {
+            let field = SettingField::of(name, &read, patch).unwrap();
+            let chosen =
+                field.options.iter().find(|option| option.is_chosen).map(|option| option.word.clone());
+            (field.value, field.origin, field.given, chosen, field.is_changed)
+        };
+        let of = |value: &str, origin: &str, given: &str, chosen: Option<&str>, is_changed| {
+            (value.to_owned(), origin.to_owned(), given.to_owned(), chosen.map(str::to_owned), is_changed)
+        };
+        let none = Map::new();
+        assert_eq!(field("max_operation", &none), of("read", "tenant", "read", Some("read"), false));
+        assert_eq!(field("max_operation", &late), of("read", "tenant", "write", Some("write"), true));
+        assert_eq!(field("in_band_answers", &none), of("true", "deployment", "", None, false));
+        assert_eq!(field("rate_limit", &none), of("none", "deployment", "", None, false));
+        assert!(SettingField::of("locale", &read, &none).is_none());
+    }
+}

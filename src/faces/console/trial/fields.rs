@@ -1,0 +1,360 @@
+//! Form of a tool's arguments, made from its input schema, and the arguments that a filled-in form stands for.
+
+use serde_json::Value;
+
+use crate::domain::json;
+use crate::faces::console::text::short;
+
+/// Most fields of a form; further properties are given as JSON.
+const FIELDS_MAX: usize = 60;
+/// Most values of a field to choose from.
+const CHOICES_MAX: usize = 100;
+/// Longest value to choose, in bytes.
+const CHOICE_BYTES_MAX: usize = 200;
+/// Longest description of a field, in characters.
+const DESCRIPTION_CHARS_MAX: usize = 300;
+/// Longest name of a property that a field is named by, in bytes.
+const NAME_BYTES_MAX: usize = 100;
+
+/// Kind of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FieldKind {
+    /// Text of a string.
+    Text,
+    /// Number as it is written.
+    Number,
+    /// One of a few values.
+    Choice,
+    /// JSON of any other value.
+    Json,
+}
+
+/// Value to choose.
+#[derive(Debug)]
+pub(super) struct ArgumentChoice {
+    /// Value as JSON.
+    pub(super) raw: String,
+    /// True if it is chosen.
+    pub(super) is_chosen: bool,
+}
+
+/// Field for an argument.
+#[derive(Debug)]
+pub(super) struct ArgumentField {
+    /// Name in the form.
+    pub(super) name: String,
+    /// Path of the property, of one or two names.
+    path: Vec<String>,
+    /// Kind of the field.
+    pub(super) kind: FieldKind,
+    /// Description, in the server's words.
+    pub(super) description: String,
+    /// True if the schema needs the property.
+    pub(super) is_required: bool,
+    /// Values to choose from; none for other kinds.
+    pub(super) choices: Vec<ArgumentChoice>,
+    /// Value, as it was filled in.
+    pub(super) value: String,
+}
+
+/// Form of a tool's arguments.
+#[derive(Debug, Default)]
+pub(super) struct ArgumentForm {
+    /// Fields, in the order of the schema.
+    pub(super) fields: Vec<ArgumentField>,
+    /// True if properties have no field.
+    pub(super) has_more: bool,
+}
+
+impl ArgumentField {
+    /// Returns the name of the property with those around it, such as `a.b`.
+    pub(super) fn label(&self) -> String {
+        self.path.join(".")
+    }
+
+    /// Returns whether the field is a large one.
+    pub(super) fn is_json(&self) -> bool {
+        self.kind == FieldKind::Json
+    }
+
+    /// Returns whether the field is for a number.
+    pub(super) fn is_number(&self) -> bool {
+        self.kind == FieldKind::Number
+    }
+
+    /// Returns the value as JSON; `None` for an empty field.
+    fn raw(&self) -> Result<Option<String>, String> {
+        let wrong = |kind: &str| Err(format!("{}: must be {kind}", self.label()));
+        let trimmed = self.value.trim();
+        match self.kind {
+            FieldKind::Text if self.value.is_empty() => Ok(None),
+            FieldKind::Text => {
+                let mut out = String::new();
+                // browsers send line ends as CR and LF
+                json::escape_into(&mut out, &self.value.replace("\r\n", "\n"));
+                Ok(Some(out))
+            }
+            _ if trimmed.is_empty() => Ok(None),
+            FieldKind::Number => {
+                let is_number = trimmed.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+                if is_number && json::check(trimmed).is_ok() {
+                    Ok(Some(trimmed.to_owned()))
+                } else {
+                    wrong("a number")
+                }
+            }
+            FieldKind::Choice => match self.choices.iter().any(|choice| choice.raw == trimmed) {
+                true => Ok(Some(trimmed.to_owned())),
+                false => wrong("one of its choices"),
+            },
+            FieldKind::Json => match json::check(trimmed) {
+                Ok(()) => Ok(Some(trimmed.to_owned())),
+                Err(fault) => Err(format!("{}: {fault}", self.label())),
+            },
+        }
+    }
+}
+
+impl ArgumentForm {
+    /// Creates the form of an input schema. A schema without properties has no fields.
+    pub(super) fn of(schema: &str) -> ArgumentForm {
+        let mut form = ArgumentForm::default();
+        form.add(schema, &[], true);
+        form
+    }
+
+    fn add(&mut self, schema: &str, above: &[String], is_needed: bool) {
+        let Ok([properties, required]) = json::find_members(schema, ["properties", "required"]) else {
+            return;
+        };
+        let required: Vec<String> =
+            required.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
+        for property in json::top_level_members(properties.unwrap_or("{}")).unwrap_or_default() {
+            let path = [above, &[property.name.to_string()]].concat();
+            let is_required = is_needed && required.iter().any(|name| *name == property.name);
+            let (kind, choices) = kind_of(property.value);
+            if above.is_empty() && kind == FieldKind::Json && has_properties(property.value) {
+                self.add(property.value, &path, is_required);
+                continue;
+            }
+            if self.fields.len() == FIELDS_MAX {
+                self.has_more = true;
+                return;
+            }
+            let name = name_of(&path).unwrap_or_else(|| format!("#{}", self.fields.len()));
+            let description = member(property.value, "description").and_then(text).unwrap_or_default();
+            self.fields.push(ArgumentField {
+                name: format!("arg.{name}"),
+                path,
+                kind,
+                description: short(&description, DESCRIPTION_CHARS_MAX),
+                is_required,
+                choices,
+                value: String::new(),
+            });
+        }
+    }
+
+    /// Fills the form in.
+    pub(super) fn fill(&mut self, value_of: impl Fn(&str) -> String) {
+        for field in &mut self.fields {
+            field.value = value_of(&field.name);
+            for choice in &mut field.choices {
+                choice.is_chosen = choice.raw == field.value.trim();
+            }
+        }
+    }
+
+    /// Returns the arguments of the filled-in form, a JSON object. Empty fields are left out.
+    ///
+    /// # Errors
+    /// Sentence about the first field that cannot be read.
+    pub(super) fn arguments(&self) -> Result<String, String> {
+        // fields of one object stand together
+        let mut members: Vec<(&str, Vec<String>, bool)> = Vec::new();
+        for field in &self.fields {
+            let Some(raw) = field.raw()? else { continue };
+            let (Some(first), Some(last)) = (field.path.first(), field.path.last()) else { continue };
+            let is_nested = field.path.len() > 1;
+            let value = if is_nested { member_text(last, &raw) } else { raw };
+            match members.last_mut() {
+                Some((name, values, true)) if is_nested && *name == first => values.push(value),
+                _ => members.push((first, vec![value], is_nested)),
+            }
+        }
+        let member = |(name, values, is_nested): &(&str, Vec<String>, bool)| {
+            let values = values.join(",");
+            member_text(name, &if *is_nested { format!("{{{values}}}") } else { values })
+        };
+        Ok(format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(",")))
+    }
+}
+
+fn member_text(name: &str, raw: &str) -> String {
+    let mut out = String::new();
+    json::escape_into(&mut out, name);
+    out.push(':');
+    out.push_str(raw);
+    out
+}
+
+/// Returns the name of a field, such as `a.b`; `None` for names that forms may change, or that could be taken for others.
+fn name_of(path: &[String]) -> Option<String> {
+    let is_plain = |name: &String| {
+        (1..=NAME_BYTES_MAX).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+    };
+    path.iter().all(is_plain).then(|| path.join("."))
+}
+
+fn member<'a>(schema: &'a str, name: &str) -> Option<&'a str> {
+    json::find_members(schema, [name]).ok().and_then(|[value]| value)
+}
+
+fn text(raw: &str) -> Option<String> {
+    serde_json::from_str(raw).ok()
+}
+
+fn has_properties(schema: &str) -> bool {
+    let properties = member(schema, "properties").and_then(|raw| json::top_level_members(raw).ok());
+    type_of(schema).as_deref() == Some("object")
+        && properties.is_some_and(|properties| !properties.is_empty())
+}
+
+/// Returns the type that a schema names, beside `null`; `None` for none and for several.
+fn type_of(schema: &str) -> Option<String> {
+    match serde_json::from_str(member(schema, "type")?).ok()? {
+        Value::String(one) => Some(one),
+        Value::Array(all) => {
+            let mut names = all.iter().filter_map(Value::as_str).filter(|name| *name != "null");
+            let first = names.next()?.to_owned();
+            names.next().is_none().then_some(first)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the kind of field for a property's schema, with its choices.
+fn kind_of(schema: &str) -> (FieldKind, Vec<ArgumentChoice>) {
+    if let Some(choices) = choices_of(schema) {
+        return (FieldKind::Choice, choices);
+    }
+    match type_of(schema).as_deref() {
+        Some("string") => (FieldKind::Text, Vec::new()),
+        Some("number" | "integer") => (FieldKind::Number, Vec::new()),
+        Some("boolean") => (FieldKind::Choice, vec![choice("true"), choice("false")]),
+        _ => (FieldKind::Json, Vec::new()),
+    }
+}
+
+fn choice(raw: &str) -> ArgumentChoice {
+    ArgumentChoice { raw: raw.to_owned(), is_chosen: false }
+}
+
+/// Returns the values that a schema allows; `None` if it names none, too many, or others than short plain ones.
+fn choices_of(schema: &str) -> Option<Vec<ArgumentChoice>> {
+    let [allowed, only] = json::find_members(schema, ["enum", "const"]).ok()?;
+    let raws: Vec<&str> = match (allowed, only) {
+        (Some(allowed), _) => json::elements(allowed)?.take(CHOICES_MAX + 1).collect(),
+        (None, Some(only)) => vec![only],
+        (None, None) => return None,
+    };
+    let is_plain = |raw: &&str| !raw.starts_with(['{', '[']) && raw.len() <= CHOICE_BYTES_MAX;
+    let fits = !raws.is_empty() && raws.len() <= CHOICES_MAX && raws.iter().all(is_plain);
+    fits.then(|| raws.into_iter().map(choice).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEMA: &str = r#"{"type":"object","required":["text","at"],"properties":{
+        "text":{"type":"string","description":"Words"}, "n":{"type":"integer"}, "x":{"type":["number","null"]},
+        "on":{"type":"boolean"}, "level":{"enum":["low","high",1e400,null]}, "list":{"type":"array"},
+        "at":{"type":"object","required":["city"],"properties":{"city":{"type":"string"},
+            "deep":{"type":"object","properties":{"a":{}}}}},
+        "a.b":{"type":"string"}, "odd name":{"type":"string"}, "free":{}}}"#;
+
+    fn filled(values: &[(&str, &str)]) -> Result<String, String> {
+        let mut form = ArgumentForm::of(SCHEMA);
+        form.fill(|name| {
+            let found = values.iter().find(|(known, _)| format!("arg.{known}") == name);
+            found.map(|(_, value)| (*value).to_owned()).unwrap_or_default()
+        });
+        form.arguments()
+    }
+
+    #[test]
+    fn fields_are_those_of_the_schema() {
+        let form = ArgumentForm::of(SCHEMA);
+        let shown: Vec<_> = form
+            .fields
+            .iter()
+            .map(|field| (field.name.as_str(), field.label(), field.kind, field.is_required))
+            .collect();
+        let expected = [
+            ("arg.text", "text", FieldKind::Text, true),
+            ("arg.n", "n", FieldKind::Number, false),
+            ("arg.x", "x", FieldKind::Number, false),
+            ("arg.on", "on", FieldKind::Choice, false),
+            ("arg.level", "level", FieldKind::Choice, false),
+            ("arg.list", "list", FieldKind::Json, false),
+            ("arg.at.city", "at.city", FieldKind::Text, true),
+            ("arg.at.deep", "at.deep", FieldKind::Json, false),
+            ("arg.#8", "a.b", FieldKind::Text, false),
+            ("arg.#9", "odd name", FieldKind::Text, false),
+            ("arg.free", "free", FieldKind::Json, false),
+        ];
+        let expected: Vec<_> = expected
+            .into_iter()
+            .map(|(name, label, kind, needed)| (name, label.to_owned(), kind, needed))
+            .collect();
+        assert_eq!(shown, expected);
+        assert_eq!(form.fields.first().map(|field| field.description.as_str()), Some("Words"));
+        assert!(!form.has_more);
+    }
+
+    #[test]
+    fn a_filled_form_stands_for_arguments_as_they_are_spelt() {
+        assert_eq!(filled(&[]).as_deref(), Ok("{}"));
+        let all = filled(&[
+            ("text", "a\r\n\"b\""),
+            ("n", " -1e400 "),
+            ("on", "false"),
+            ("level", "1e400"),
+            ("list", "[1, 2]"),
+            ("at.city", "Rome"),
+            ("at.deep", "{\"a\":1}"),
+            ("#8", "dotted"),
+            ("free", "null"),
+        ]);
+        assert_eq!(
+            all.as_deref(),
+            Ok(
+                r#"{"text":"a\n\"b\"","n":-1e400,"on":false,"level":1e400,"list":[1, 2],"at":{"city":"Rome","deep":{"a":1}},"a.b":"dotted","free":null}"#
+            )
+        );
+        for (name, value, says) in [
+            ("n", "one", "n: must be a number"),
+            ("n", "[1]", "n: must be a number"),
+            ("on", "maybe", "on: must be one of its choices"),
+            ("list", "[1", "list: invalid JSON"),
+            ("list", "{\"a\":1,\"a\":2}", "list: duplicate member"),
+        ] {
+            let fault = filled(&[(name, value)]).unwrap_err();
+            assert!(fault.starts_with(says), "{fault}");
+        }
+    }
+
+    #[test]
+    fn strange_schemas_have_forms_too() {
+        for schema in ["{}", "[]", "true", r#"{"properties":7}"#, r#"{"properties":{"a":true},"required":7}"#]
+        {
+            let form = ArgumentForm::of(schema);
+            assert!(form.fields.iter().all(ArgumentField::is_json) && !form.has_more, "{schema}: {form:?}");
+        }
+        let many: String = (0..100).map(|n| format!("\"p{n}\":{{}},")).collect();
+        let form = ArgumentForm::of(&format!("{{\"properties\":{{{}}}}}", many.trim_end_matches(',')));
+        assert_eq!((form.fields.len(), form.has_more), (FIELDS_MAX, true));
+    }
+}

@@ -1,0 +1,69 @@
+//! What would become of a call, as its page says it before the call is made.
+
+use crate::domain::operation::Variant;
+use crate::domain::policy::{Assurance, Ruling};
+use crate::faces::console::page_visit::PageVisit;
+use crate::gateway::{Rehearsed, ToolRequest};
+
+/// Forecast of a call.
+pub(super) struct Forecast {
+    /// Consequence in a sentence.
+    pub(super) says: String,
+    /// Class by which the sentence stands out.
+    pub(super) tone: &'static str,
+    /// Reasons and remarks.
+    pub(super) notes: Vec<String>,
+}
+
+/// Returns the forecast of a call without arguments.
+pub(super) async fn bare(visit: &PageVisit, variant: Variant, request: ToolRequest) -> Forecast {
+    let rehearsed = visit.gateway().calls.rehearse_bare(visit.attempt(), variant, request).await;
+    let mut forecast = Forecast::of(&rehearsed);
+    forecast.notes.push("The arguments are not looked at yet: they may change this.".to_owned());
+    forecast
+}
+
+/// Returns the forecast of a call as it was filled in.
+pub(super) async fn whole(visit: &PageVisit, variant: Variant, request: ToolRequest) -> Forecast {
+    Forecast::of(&visit.gateway().calls.rehearse(visit.attempt(), variant, request).await)
+}
+
+impl Forecast {
+    fn of(rehearsed: &Rehearsed) -> Forecast {
+        let Rehearsed { refusal, verdict, warnings } = rehearsed;
+        let mut notes = warnings.clone();
+        if let Some(verdict) = verdict {
+            let signals: Vec<&str> = verdict.risk.signals.iter().map(|signal| signal.as_str()).collect();
+            let reasons =
+                if signals.is_empty() { String::new() } else { format!(" ({})", signals.join(", ")) };
+            notes.push(format!("Risk: {}{reasons}", verdict.risk.level.as_str()));
+            notes.extend(verdict.decision.rule.as_ref().map(|rule| format!("Rule: {rule}")));
+        }
+        if let Some(refusal) = refusal {
+            notes.insert(0, format!("{} ({})", refusal.message, refusal.code.as_str()));
+            return Forecast { says: "This call would be refused.".to_owned(), tone: "bad", notes };
+        }
+        let ruling = verdict.as_ref().map(|verdict| verdict.decision.ruling);
+        let ask = verdict.as_ref().and_then(|verdict| verdict.decision.ask);
+        let (says, tone) = match ruling {
+            Some(Ruling::Asked) => {
+                let who = match ask.map(|ask| ask.assurance) {
+                    Some(Assurance::Client) => {
+                        "an approver or admin, or the person at the agent's own client"
+                    }
+                    Some(Assurance::Approver) | None => "another person, with role approver or admin",
+                };
+                notes.extend(ask.map(|ask| format!("The request waits {} s for an answer.", ask.ttl_s)));
+                (format!("This call would ask: {who} has to allow it."), "open")
+            }
+            Some(Ruling::WouldAsk) => {
+                ("This call would run; if the mode were not observe, it would ask.".into(), "good")
+            }
+            Some(Ruling::WouldDeny) => {
+                ("This call would run; if the mode were not observe, it would be refused.".into(), "good")
+            }
+            _ => ("This call would run.".to_owned(), "good"),
+        };
+        Forecast { says, tone, notes }
+    }
+}

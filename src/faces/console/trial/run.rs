@@ -1,0 +1,112 @@
+//! Acts of the page: a call is made, or only looked at.
+
+use std::borrow::Cow;
+
+use axum::extract::Path;
+use axum::response::Response;
+use http::StatusCode;
+use percent_encoding::percent_decode_str;
+
+use super::outcome::OutcomeShown;
+use super::{AskedCall, WHAT, described, find, forecast, form_of};
+use crate::domain::activity::RecordKind;
+use crate::domain::json;
+use crate::domain::operation::Variant;
+use crate::domain::risk::Sensitivity;
+use crate::domain::tenant::Action;
+use crate::faces::console::nav::Section;
+use crate::faces::console::page_visit::PageVisit;
+use crate::faces::query::cursor::DEFINITIONS_MEMORY_BYTES;
+use crate::gateway::{CallRequest, Callee, CancelBy, Door, GatewayError, RefusedAttempt};
+
+/// Button of the form.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Says what would become of the call.
+    Check,
+    /// Makes the call.
+    Call,
+}
+
+/// Makes a call or looks at one, and shows what came of it.
+pub(in crate::faces::console) async fn on_tools(Path(verb): Path<String>, visit: PageVisit) -> Response {
+    let step = match verb.as_str() {
+        // both buttons are of one form
+        "call" if visit.field("step") == "check" => Step::Check,
+        "call" => Step::Call,
+        _ => return visit.failed(Section::Try, &GatewayError::NotFound("page")),
+    };
+    let allowed = visit.allowed(visit.attempt(), Action::UseTools);
+    match (allowed, step) {
+        (Err(error), Step::Check) => visit.answer_read((WHAT, None), Section::Try, Err(error)),
+        (Err(error), Step::Call) => {
+            let tool = tool_of(&visit);
+            let message = error.to_string();
+            let refused = RefusedAttempt {
+                kind: RecordKind::ToolCall,
+                tool: Some(&tool),
+                body: None,
+                code: "forbidden",
+                message: &message,
+            };
+            visit.gateway().log.record_refused(visit.attempt(), &refused);
+            visit.failed(Section::Try, &error)
+        }
+        (Ok(()), step) => {
+            let page = Box::pin(page(&visit, step)).await;
+            page.unwrap_or_else(|error| visit.failed(Section::Try, &error))
+        }
+    }
+}
+
+/// Reads the name of the tool. A text that is no name is one that no tool has.
+fn tool_of(visit: &PageVisit) -> String {
+    percent_decode_str(visit.field("tool")).decode_utf8().map(Cow::into_owned).unwrap_or_default()
+}
+
+async fn page(visit: &PageVisit, step: Step) -> Result<Response, GatewayError> {
+    let variant = Variant::parse(visit.field("tool_variant")).ok_or_else(|| {
+        let words = Variant::WORDS.join(", ");
+        GatewayError::invalid("tool_variant", format!("tool_variant must be one of: {words}"))
+    })?;
+    let asked = AskedCall {
+        tool: tool_of(visit),
+        variant,
+        sensitivity: Sensitivity::parse(visit.field("sensitivity")).map(Sensitivity::as_str),
+        reason: visit.field("reason").trim().to_owned(),
+        json: visit.field("args").trim().to_owned(),
+    };
+    visit.expect(DEFINITIONS_MEMORY_BYTES).await?;
+    let found = find(visit, &asked.tool).ok();
+    let mut form = found.as_ref().map(|(tool, _)| form_of(tool)).unwrap_or_default();
+    form.fill(|name| visit.field(name).to_owned());
+    let arguments = match asked.json.as_str() {
+        "" => form.arguments(),
+        // the pipeline finds no duplicates by itself
+        text => json::members_of_text(text).map(|_| text.to_owned()).map_err(|fault| fault.to_string()),
+    };
+    let mut failure = None;
+    let (mut foreseen, mut outcome) = (None, None);
+    match (arguments, step) {
+        (Err(fault), _) => {
+            failure = Some(format!("The arguments were not understood, and nothing was run. {fault}"))
+        }
+        (Ok(arguments), Step::Check) => {
+            foreseen = Some(forecast::whole(visit, variant, asked.request(arguments)).await);
+        }
+        (Ok(arguments), Step::Call) => {
+            let request = CallRequest::new(Callee::Tool(Door::Variant(variant), asked.request(arguments)));
+            let calls = &visit.gateway().calls;
+            let done = calls.run(visit.attempt().clone(), request, CancelBy::Nothing).await;
+            outcome = Some(OutcomeShown::of(visit, &done));
+        }
+    }
+    let Some((tool, tier)) = found else {
+        // the pipeline has refused and recorded it, as that of any tool that does not exist
+        return Err(GatewayError::NotFound("tool"));
+    };
+    let mut page = described(visit, (&tool, tier), &asked);
+    let status = if failure.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    (page.form, page.failure, page.forecast, page.outcome) = (form, failure, foreseen, outcome);
+    visit.show(status, &page).await
+}

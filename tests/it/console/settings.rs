@@ -1,0 +1,149 @@
+//! Settings of a tenant: seen with their origin, changed by version, and nobody's but an admin's.
+
+use serde_json::{Value, json};
+
+use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden};
+use crate::support::{Stage, Visitor};
+
+/// The fields of the form, as a browser sends them back.
+fn fields(page: &str) -> Vec<(String, String)> {
+    let mut found =
+        vec![("version".to_owned(), hidden(page, "version")), ("was".to_owned(), hidden(page, "was"))];
+    for part in page.split("<select ").skip(1) {
+        let part = part.split("</select>").next().unwrap();
+        let chosen = part.split("<option ").find(|option| option.contains(" selected"));
+        let value =
+            chosen.map(|option| attributes(&format!(" {option}"), "value").remove(0)).unwrap_or_default();
+        found.push((attributes(part, "name").remove(0), value));
+    }
+    for part in page.split("<textarea ").skip(1) {
+        let name = attributes(part, "name").remove(0);
+        let text = part.split(">\n").nth(1).unwrap().split("</textarea>").next().unwrap();
+        found.push((name, text.replace("&#34;", "\"")));
+    }
+    found
+}
+
+/// Sends the form of a page with changes.
+async fn send(visitor: &Visitor, page: &str, changes: &[(&str, &str)]) -> crate::support::Answer {
+    let mut all = fields(page);
+    for (name, value) in changes {
+        let field = all.iter_mut().find(|(known, _)| known == name).unwrap();
+        (*value).clone_into(&mut field.1);
+    }
+    let all: Vec<(&str, &str)> = all.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    visitor.post(&form_to(page, "/settings/update").unwrap(), &all).await
+}
+
+#[tokio::test]
+async fn settings_change_and_say_who_was_faster() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let page = visitor.get("/console/settings").await;
+    page.expect(200);
+    assert_harmless(&page.text);
+    let read = async || tenant.platform.get("/api/v1/settings").await.expect(200);
+    let before = read().await;
+    for name in before.as_object().unwrap().keys().filter(|name| *name != "version") {
+        assert!(page.text.contains(&format!(" name=\"{name}\"")), "{name}: {page:?}");
+    }
+    assert!(page.text.contains("a whole number of days from 1 to 3650, or null"), "{page:?}");
+    // a form that changes nothing sets nothing
+    send(&visitor, &page.text, &[]).await.expect(303);
+    let same = read().await;
+    assert!(same.as_object().unwrap().values().all(|member| member["origin"] != "tenant"), "{same}");
+
+    let page = visitor.get("/console/settings").await.text;
+    let changes = [
+        ("max_operation", "write"),
+        ("rate_limit", "600"),
+        ("allowed_tools", "[\"up:*\"]"),
+        ("direct_endpoint", "false"),
+    ];
+    let done = send(&visitor, &page, &changes).await;
+    assert_eq!((done.status, done.header("location")), (303, "/console/settings"));
+    let now = read().await;
+    for (name, value) in [
+        ("max_operation", json!("write")),
+        ("rate_limit", json!(600)),
+        ("allowed_tools", json!(["up:*"])),
+        ("direct_endpoint", json!(false)),
+    ] {
+        assert_eq!(now[name], json!({"value": value, "origin": "tenant"}));
+    }
+    let record = tenant.records("tool=settings.update&source=console&status=success", 2).await.remove(0);
+    let recorded: Value = serde_json::from_str(record["arguments"].as_str().unwrap()).unwrap();
+    assert_eq!(recorded["body"]["max_operation"], "write", "{record}");
+    assert!(recorded["body"].get("locale").is_none(), "{record}");
+
+    // somebody else is faster: nothing is lost, and the page says what they changed
+    let mine = visitor.get("/console/settings").await.text;
+    tenant.platform.patch("/api/v1/settings", &json!({"rate_limit": 5})).await.expect(200);
+    let late = send(&visitor, &mine, &[("max_operation", "read")]).await;
+    late.expect(409);
+    assert_harmless(&late.text);
+    assert!(
+        late.text.contains("changed by somebody else: rate_limit")
+            && !late.text.contains("changed by somebody else: max_operation"),
+        "{late:?}"
+    );
+    assert_eq!(read().await["max_operation"]["value"], "write");
+    // what was typed is in the form, beside what they did
+    let form = fields(&late.text);
+    assert!(
+        form.contains(&("max_operation".to_owned(), "read".to_owned()))
+            && form.contains(&("rate_limit".to_owned(), "5".to_owned())),
+        "{form:?}"
+    );
+    send(&visitor, &late.text, &[]).await.expect(303);
+    let now = read().await;
+    assert_eq!((&now["max_operation"]["value"], &now["rate_limit"]["value"]), (&json!("read"), &json!(5)));
+    let page = visitor.get("/console/settings").await.text;
+    send(&visitor, &page, &[("rate_limit", "")]).await.expect(303);
+    assert_eq!(read().await["rate_limit"]["origin"], before["rate_limit"]["origin"]);
+    for (name, value, says) in [
+        ("rate_limit", "many", "rate_limit must be"),
+        ("rate_limit", "0", "rate_limit must be"),
+        ("locale", "xx", "locale must be"),
+        ("version", "", "no version"),
+    ] {
+        let refused = send(&visitor, &visitor.get("/console/settings").await.text, &[(name, value)]).await;
+        refused.expect(400);
+        assert!(refused.text.contains(says), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn settings_are_for_admins_alone_and_stay_texts() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    for low in
+        [tenant.agent().await, tenant.auditor().await, tenant.operator().await, tenant.approver().await]
+    {
+        let visitor = Visitor::with_key(&stage.gateway, &low).await;
+        let page = visitor.get("/console/settings").await;
+        page.expect(403);
+        assert!(!attributes(&page.text, "href").contains(&"/console/settings".to_owned()), "{page:?}");
+        let fields = [("version", "0"), ("was", "{}"), ("max_operation", "read")];
+        visitor.post("/console/settings/update", &fields).await.expect(403);
+        for what in ["settings.get", "settings.update"] {
+            tenant.records(&format!("tool={what}&source=console&status=blocked&key={}", low.id), 1).await;
+        }
+    }
+    assert_eq!(
+        tenant.platform.get("/api/v1/settings").await.expect(200)["max_operation"]["origin"],
+        "deployment"
+    );
+    let platform = Visitor::with_key(&stage.gateway, &stage.platform()).await;
+    platform.get("/console/settings").await.expect(403);
+    tenant.platform.patch("/api/v1/settings", &json!({"allowed_tools": HOSTILE})).await.expect(200);
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let page = visitor.get("/console/settings").await.text;
+    let shown = page.split("<textarea ").next().unwrap();
+    assert_harmless(shown);
+    assert!(
+        HOSTILE.iter().filter(|text| !text.contains('"')).all(|text| page.contains(&escaped(text))),
+        "{page}"
+    );
+}
