@@ -10,8 +10,7 @@ mod overrides;
 mod part;
 mod tool;
 
-pub(super) use self::acts::{on_named_tool, on_server, on_tool};
-pub(super) use self::add::on_list;
+pub(super) use self::acts::{on_list, on_named_tool, on_server, on_tool};
 pub(super) use self::one::show;
 pub(super) use self::part::show as show_part;
 

@@ -13,7 +13,8 @@ const SOON: Duration = Duration::from_secs(5);
 /// Ids of the records that a page links to, in its order.
 fn ids(page: &str) -> Vec<String> {
     let links = attributes(page, "href").into_iter();
-    links.filter_map(|href| href.strip_prefix("/console/activity/").map(str::to_owned)).collect()
+    let ids = links.filter_map(|href| href.strip_prefix("/console/activity/").map(str::to_owned));
+    ids.filter(|id| !id.starts_with("export?")).collect()
 }
 
 /// Ids of the records that REST lists.

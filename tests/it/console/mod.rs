@@ -21,7 +21,7 @@ mod tenants;
 mod trial;
 mod widths;
 
-use crate::support::{Gateway, Idp, Stage, Tenant, Visitor};
+use crate::support::{Api, Gateway, Idp, Stage, Tenant, Visitor};
 
 /// Public URL of the gateway in tests with a provider.
 const GATEWAY: &str = "https://gw.example";
@@ -44,6 +44,13 @@ async fn scene_with(settings: &[(&str, &str)]) -> (Stage, Tenant, Idp) {
 /// A scene with no other settings.
 async fn scene() -> (Stage, Tenant, Idp) {
     scene_with(&[]).await
+}
+
+/// A visitor who comes by the public URL, and has logged in with this caller's key.
+async fn visitor_with(gateway: &Gateway, api: &Api) -> Visitor {
+    let visitor = visitor(gateway);
+    visitor.log_in(api.key.as_deref().unwrap()).await.expect(303);
+    visitor
 }
 
 /// A visitor who comes by the public URL.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to};
-use super::{GATEWAY, scene, visitor};
-use crate::support::{Visitor, settle};
+use super::{scene, visitor, visitor_with};
+use crate::support::settle;
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -17,8 +17,7 @@ async fn a_person_is_blocked_and_the_session_ends() {
     let ana = visitor(&stage.gateway);
     ana.log_in_there().await.expect(303);
     ana.get("/console").await.expect(200);
-    let mut admin = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
-    admin.origin = GATEWAY.to_owned();
+    let admin = visitor_with(&stage.gateway, &tenant.admin().await).await;
     settle(1, SOON, || async { tenant.platform.items("/api/v1/identities").await.len() }).await;
     let page = admin.get("/console/people").await;
     page.expect(200);
@@ -61,11 +60,7 @@ async fn a_person_is_blocked_and_the_session_ends() {
 #[tokio::test]
 async fn people_and_rules_are_for_admins_alone() {
     let (stage, tenant, _idp) = scene().await;
-    let with = async |api: &crate::support::Api| {
-        let mut visitor = Visitor::with_key(&stage.gateway, api).await;
-        visitor.origin = GATEWAY.to_owned();
-        visitor
-    };
+    let with = async |api: &crate::support::Api| visitor_with(&stage.gateway, api).await;
     let admin = tenant.admin().await;
     let high = with(&admin).await;
     let rules = high.get("/console/people/rules").await;
@@ -105,8 +100,7 @@ async fn people_and_rules_are_for_admins_alone() {
 #[tokio::test]
 async fn hostile_names_of_people_stay_names() {
     let (stage, tenant, _idp) = scene().await;
-    let mut admin = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
-    admin.origin = GATEWAY.to_owned();
+    let admin = visitor_with(&stage.gateway, &tenant.admin().await).await;
     for text in HOSTILE {
         admin.post("/console/identities/block", &[("issuer", "corp"), ("subject", text)]).await.expect(303);
     }

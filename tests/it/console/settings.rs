@@ -18,7 +18,7 @@ fn fields(page: &str) -> Vec<(String, String)> {
     }
     for part in page.split("<textarea ").skip(1) {
         let name = attributes(part, "name").remove(0);
-        let text = part.split(">\n").nth(1).unwrap().split("</textarea>").next().unwrap();
+        let text = part.split_once(">\n").unwrap().1.split("</textarea>").next().unwrap();
         found.push((name, text.replace("&#34;", "\"")));
     }
     found

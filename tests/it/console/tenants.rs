@@ -177,8 +177,7 @@ async fn the_platform_operator_makes_tenants_and_sets_quotas() {
 #[tokio::test]
 async fn an_issuer_is_checked_and_its_token_kept_nowhere() {
     let (stage, _tenant, idp) = super::scene().await;
-    let mut visitor = Visitor::with_key(&stage.gateway, &stage.platform()).await;
-    visitor.origin = super::GATEWAY.to_owned();
+    let visitor = super::visitor_with(&stage.gateway, &stage.platform()).await;
     let page = visitor.get("/console/issuers").await;
     page.expect(200);
     assert_harmless(&page.text);

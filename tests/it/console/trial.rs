@@ -93,7 +93,7 @@ async fn a_form_is_made_from_the_schema_and_calls_as_an_agent_does() {
     let call = upstream.calls().remove(0);
     assert_eq!(
         call.arguments,
-        r#"{"text":"a\n\"b\"","n":7,"on":true,"level":"high","at":{"city":"Rome"},"list":[1e400, 2]}"#
+        r#"{"at":{"city":"Rome"},"level":"high","list":[1e400, 2],"n":7,"on":true,"text":"a\n\"b\""}"#
     );
     assert!(done.text.contains("<span class=\"tone good\">done</span>"), "{done:?}");
     // the form stays filled in
@@ -148,7 +148,7 @@ async fn what_would_be_refused_or_asked_is_said_and_then_so() {
     }
     assert_eq!(upstream.counts().calls, 0);
     let rules =
-        json!([{"name": "no-wipes", "effect": "deny", "tools": ["up:wiper"], "message": "Nobody wipes"}]);
+        json!([{"id": "no-wipes", "effect": "deny", "match": {"tool": "up:wiper"}, "message": "Nobody wipes"}]);
     set_policy(&tenant, "always_ask", rules).await;
     let page = visitor.get(&path("up:wiper")).await.text;
     assert!(page.contains("This call would be refused.") && page.contains("Nobody wipes"), "{page}");
@@ -269,11 +269,13 @@ async fn hostile_tools_and_results_stay_texts() {
         assert!(page.text.contains(&escaped(text)), "{text}: {page:?}");
         let names = attributes(&page.text, "name");
         assert!(names.iter().all(|name| name.is_ascii()), "{names:?}");
-        let first = names.iter().find(|name| name.starts_with("arg.")).unwrap();
+        // the field of the text, which is a small one
+        let first = page.text.split("<textarea ").find(|part| part.contains("rows=\"2\"")).unwrap();
+        let first = attributes(first, "name").remove(0);
         let fields = [
             ("tool", &*hidden(&page.text, "tool")),
             ("tool_variant", "call_tool_read"),
-            (first, "x"),
+            (first.as_str(), "x"),
             ("step", "call"),
         ];
         let done = visitor.post("/console/tools/call", &fields).await;

@@ -7,7 +7,7 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use super::fields::recorded;
-use super::{change, href_of, href_of_tool, needs_name, overrides, tool_of};
+use super::{add, change, href_of, import, href_of_tool, needs_name, overrides, tool_of};
 use crate::domain::id::{is_name, is_tool_name};
 use crate::domain::overrides::Hints;
 use crate::domain::tenant::Action;
@@ -96,6 +96,18 @@ impl ToolVerb {
             ToolVerb::ClearOverride => ("tools.clear_override", Action::Approve),
         };
         VisitorAct::new(what, needs)
+    }
+}
+
+/// Adds servers, and shows the one that was added, or what came of the file.
+pub(in crate::faces::console) async fn on_list(Path(verb): Path<String>, visit: PageVisit) -> Response {
+    match verb.as_str() {
+        "create" => match add::made(&visit).await {
+            Ok(server) => visit.answer_act(Section::Servers, &href_of(&server.name), Ok(())),
+            Err(error) => visit.failed(Section::Servers, &error),
+        },
+        "import" => import::run(visit).await,
+        _ => visit.failed(Section::Servers, &GatewayError::NotFound("page")),
     }
 }
 

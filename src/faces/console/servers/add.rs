@@ -1,33 +1,21 @@
-//! Acts that add servers: one by a form, or those of a pasted file.
+//! Addition of servers, as a form or a pasted file has them.
 
 use std::sync::Arc;
 
-use axum::extract::Path;
-use axum::response::Response;
 use serde_json::{Map, Value};
 
 use super::fields::{checked, headers, recorded, text};
-use super::{href_of, import};
 use crate::domain::id::is_name;
 use crate::domain::tenant::Action;
 use crate::faces::console::act::{VisitorAct, perform};
-use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::gateway::{GatewayError, ServerRequest, ServerView};
 
-/// Adds servers, and shows the one that was added, or what came of the file.
-pub(in crate::faces::console) async fn on_list(Path(verb): Path<String>, visit: PageVisit) -> Response {
-    match verb.as_str() {
-        "create" => match made(&visit).await {
-            Ok(server) => visit.answer_act(Section::Servers, &href_of(&server.name), Ok(())),
-            Err(error) => visit.failed(Section::Servers, &error),
-        },
-        "import" => import::run(visit).await,
-        _ => visit.failed(Section::Servers, &GatewayError::NotFound("page")),
-    }
-}
-
-async fn made(visit: &PageVisit) -> Result<ServerView, GatewayError> {
+/// Adds the server of the form, and lists it.
+///
+/// # Errors
+/// Error of the role, of a field, or of the use case.
+pub(super) async fn made(visit: &PageVisit) -> Result<ServerView, GatewayError> {
     let field = |name| text(visit, name);
     let kind = field("kind").unwrap_or_default();
     let [url, command] = match kind.as_str() {
@@ -84,7 +72,7 @@ impl NewServerForm {
     }
 }
 
-/// Adds a server, and lists it.
+/// Adds a server, and lists it. Records hold no header.
 ///
 /// # Errors
 /// Error of the role, of a field, or of the use case.

@@ -48,7 +48,7 @@ struct ImportedPage {
     projects: Vec<String>,
 }
 
-/// What is done about a server of the file.
+/// Fate of a server of the file.
 enum Fate {
     /// Server to add, which may hold credentials.
     Add(NewServerForm),

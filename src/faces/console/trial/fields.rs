@@ -23,7 +23,7 @@ pub(super) enum FieldKind {
     Text,
     /// Number as it is written.
     Number,
-    /// One of a few values.
+    /// Choice among a few values.
     Choice,
     /// JSON of any other value.
     Json,

@@ -1,4 +1,4 @@
-//! What would become of a call, as its page says it before the call is made.
+//! Forecasts of calls, as their page says them before a call is made.
 
 use crate::domain::operation::Variant;
 use crate::domain::policy::{Assurance, Ruling};

@@ -1,4 +1,4 @@
-//! What came of a call, as its page shows it: texts of the server as texts, pictures and sounds as a note.
+//! Outcomes of calls, as their page shows them: texts of the server as texts, pictures and sounds as a note.
 
 use crate::domain::json;
 use crate::faces::console::nav::Section;
