@@ -89,7 +89,7 @@ async fn page(visit: &PageVisit, step: Step) -> Result<Response, GatewayError> {
     let (mut foreseen, mut outcome) = (None, None);
     match (arguments, step) {
         (Err(fault), _) => {
-            failure = Some(format!("The arguments were not understood, and nothing was run. {fault}"))
+            failure = Some(format!("The arguments were not understood, and nothing was run. {fault}"));
         }
         (Ok(arguments), Step::Check) => {
             foreseen = Some(forecast::whole(visit, variant, asked.request(arguments)).await);
