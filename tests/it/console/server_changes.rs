@@ -344,8 +344,14 @@ async fn a_login_of_the_gateway_is_seen_and_removed() {
     assert!(!page.contains(&crate::support::secret_of("a")), "{page}");
     let id = hidden(&page, "connection");
     let path = "/api/v1/servers/up/connections";
-    let ids =
-        async || tenant.platform.get(path).await.expect(200)["items"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect::<Vec<_>>();
+    let ids = async || {
+        tenant.platform.get(path).await.expect(200)["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["id"].clone())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(ids().await, [id.as_str()]);
     let action = form_to(&page, "/disconnect").unwrap();
     visitor.post(&action, &[("connection", &id)]).await.expect(303);

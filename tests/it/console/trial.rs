@@ -147,8 +147,7 @@ async fn what_would_be_refused_or_asked_is_said_and_then_so() {
         assert!(page.text.contains("server_mismatch"), "{step}: {page:?}");
     }
     assert_eq!(upstream.counts().calls, 0);
-    let rules =
-        json!([{"id": "no-wipes", "effect": "deny", "match": {"tool": "up:wiper"}, "message": "Nobody wipes"}]);
+    let rules = json!([{"id": "no-wipes", "effect": "deny", "match": {"tool": "up:wiper"}, "message": "Nobody wipes"}]);
     set_policy(&tenant, "always_ask", rules).await;
     let page = visitor.get(&path("up:wiper")).await.text;
     assert!(page.contains("This call would be refused.") && page.contains("Nobody wipes"), "{page}");

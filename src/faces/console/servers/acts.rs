@@ -7,7 +7,7 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use super::fields::recorded;
-use super::{add, change, href_of, import, href_of_tool, needs_name, overrides, tool_of};
+use super::{add, change, href_of, href_of_tool, import, needs_name, overrides, tool_of};
 use crate::domain::id::{is_name, is_tool_name};
 use crate::domain::overrides::Hints;
 use crate::domain::tenant::Action;
