@@ -10,6 +10,7 @@ mod evaluate;
 mod file;
 #[cfg(test)]
 mod fuzz;
+mod past;
 mod reach;
 mod read;
 mod selectors;
@@ -27,6 +28,7 @@ use asks::StrictestAsks;
 pub use decision::{Decision, PolicyLayer, Ruling, TraceStep};
 pub use evaluate::{PolicyCall, PolicyLayers, Remembered};
 pub use file::read_file;
+pub use past::PastDecision;
 pub use read::{PolicyDocument, PolicyFault};
 use selectors::{Filter, Selectors};
 use when::When;

@@ -39,6 +39,8 @@ text_enum! {
         Consent = "consent",
         /// Permission requests to a client of the Agent Client Protocol.
         Acp = "acp",
+        /// Hints to an open page of the console.
+        Console = "console",
     }
 }
 

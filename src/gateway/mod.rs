@@ -19,6 +19,7 @@ mod log;
 mod mailbox;
 mod options;
 mod outlive;
+mod recent;
 mod rounds;
 mod search;
 mod server_logins;
@@ -35,8 +36,9 @@ pub use crate::upstream::{
 };
 pub use calls::{
     CallOutcome, CallRequest, Callee, Calls, CancelBy, ClientLine, ClientQuestion, Door, ExplainRequest,
-    Explained, OfferRequest, PolicyVerdict, ReadRequest, ReadResult, Refused, Rehearsed, Replaced,
-    RoundRequest, SubscribeFault, TextPage, ToClient, ToolRequest, Unanswered, Wanted,
+    Explained, OfferRequest, PastOutcome, PolicyVerdict, ReadRequest, ReadResult, Refused, Rehearsed,
+    Replaced, ReplayReport, ReplayedCalls, RoundRequest, SubscribeFault, TextPage, ToClient, ToolRequest,
+    Unanswered, Wanted,
 };
 pub use catalog::{
     Catalog, DirectPage, DirectView, ListKey, ListPlan, Offer, OffersPage, OffersView, ServerEntry,
@@ -53,8 +55,8 @@ pub use credentials::{FieldSecrets, Headers};
 pub use error::GatewayError;
 pub use life::Lifecycle;
 pub use log::{
-    Act, Acting, ActivityLog, Attempt, Attempted, Client, Log, LogMeasures, LogVitals, News, ReadAttempt,
-    ReadUnderWay, RecordUnavailable, RefusedAttempt, TailReach,
+    Act, Acting, ActivityLog, Attempt, Attempted, Client, HourOfCalls, Log, LogMeasures, LogVitals, News,
+    ReadAttempt, ReadUnderWay, RecordUnavailable, RefusedAttempt, TailReach,
 };
 pub use mailbox::{Mailbox, REPLY_BYTES_MAX, ReplyEnd};
 pub use options::{

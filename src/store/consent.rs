@@ -24,6 +24,7 @@ pub(super) use grants::{
     copy as copy_grants, count_to_others as count_grants_to_others, in_force as grants_in_force,
 };
 pub use lost_events::{LostEvent, WEBHOOK_EVENTS_MAX};
+pub use pending::PendingOf;
 pub use read::{ConsentDecider, ConsentFilter, ConsentRow};
 pub use run::{ConsentClaim, ConsumeOutcome, GrantedCall};
 pub use steps::StepAuthor;

@@ -7,6 +7,7 @@
 
 mod activity_find;
 mod activity_minutes;
+mod activity_past;
 mod activity_read;
 mod activity_summary;
 mod activity_tail;
@@ -68,6 +69,7 @@ mod web_sessions;
 
 pub use activity_find::ActivityHits;
 pub use activity_minutes::MinuteCalls;
+pub use activity_past::{PastCalls, PastTimes};
 pub use activity_read::{ActivityFilter, ActivityRow};
 pub use activity_summary::{ActivityCount, ActivitySummary, CallSummary, DecisionCount, SummaryScope};
 pub use activity_tail::{Commit, Tail};
@@ -82,8 +84,9 @@ pub use connections::{LoginClaim, LoginOf, LoginTurn, NewTokens, SealedText, Sea
 pub use consent::{
     AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentDecider, ConsentFilter, ConsentGrant,
     ConsentRow, ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, GrantOrigin, GrantedCall,
-    HeldFence, LostEvent, NewConsent, NewDecision, NewGrant, NewWebhook, OLD_CONSENT_TABLES, StepAuthor,
-    WEBHOOK_EVENTS_MAX, WebhookClaim, WebhookEvent, WebhookParts, WebhookRoom, WebhookRow, WebhookTry,
+    HeldFence, LostEvent, NewConsent, NewDecision, NewGrant, NewWebhook, OLD_CONSENT_TABLES, PendingOf,
+    StepAuthor, WEBHOOK_EVENTS_MAX, WebhookClaim, WebhookEvent, WebhookParts, WebhookRoom, WebhookRow,
+    WebhookTry,
 };
 pub use error::StoreError;
 pub use identity::{
@@ -127,7 +130,9 @@ pub use wear_off::Silence;
 pub use web_cookies::{CookieOwners, CookiePlace, CookiesStored, FoundCookies};
 pub use web_drafts::{DraftPlace, DraftStored};
 pub use web_logins::{NewWebLogin, WebLogin};
-pub use web_sessions::{NewWebSession, SessionHolder, SessionLogin, WebSessionRow, WebSessionRules};
+pub use web_sessions::{
+    NewWebSession, SessionHolder, SessionLogin, SessionTouch, WebSessionRow, WebSessionRules,
+};
 
 use leftovers::Leftovers;
 use reach::Reach;

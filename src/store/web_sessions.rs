@@ -102,6 +102,15 @@ pub struct WebSessionRow {
     pub expires_at: DateTime<Utc>,
 }
 
+/// Reason why a session is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionTouch {
+    /// The holder does something: the time without use begins again.
+    Use,
+    /// A page asks by itself: the session ends when it would have.
+    Look,
+}
+
 macro_rules! session_columns {
     () => {
         "session_id, kind, for_tenant, principal_id, proof, issuer_id, logout_url, data_key_id, sealed, address, created_at,
@@ -162,7 +171,7 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
-    /// Returns a session by the hash of its secret, and notes its use; `None` if there is none, or it has ended.
+    /// Returns a session by the hash of its secret; `None` if there is none, or it has ended. A use lengthens it.
     ///
     /// # Errors
     /// The database is out of reach or fails.
@@ -170,6 +179,7 @@ impl Store {
         &self,
         hash: &[u8; 32],
         rules: WebSessionRules,
+        touch: SessionTouch,
     ) -> Result<Option<WebSessionRow>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let found: Option<WebSessionRow> = sqlx::query_as(concat!(
@@ -182,7 +192,7 @@ impl Store {
         .bind(rules.idle.as_secs_f64())
         .fetch_optional(&mut *tx)
         .await?;
-        if found.is_some() {
+        if found.is_some() && touch == SessionTouch::Use {
             sqlx::query(
                 "update web_sessions set seen_at = now()
                  where session_hash = $1 and seen_at < now() - make_interval(secs => $2)",

@@ -63,7 +63,19 @@ pub struct PolicyLayers<'a> {
 impl PolicyLayers<'_> {
     /// Decides a call.
     pub fn evaluate(&self, call: &PolicyCall<'_>) -> Decision {
-        let mut run = Run::new(call);
+        self.conclude(self.run(Run::new(call)))
+    }
+
+    /// Decides a call whose arguments are not known: conditions hold as `assumed` says. Returns the decision, and the effects of the
+    /// rules whose condition was needed.
+    pub(super) fn evaluate_assuming(&self, call: &PolicyCall<'_>, assumed: ByEffect) -> (Decision, ByEffect) {
+        let run = self.run(Run { assumed: Some(assumed), ..Run::new(call) });
+        let needed = run.needed;
+        (self.conclude(run), needed)
+    }
+
+    /// Applies the rules of all layers that may match.
+    fn run<'a, 'c>(&'a self, mut run: Run<'a, 'c>) -> Run<'a, 'c> {
         run.built_in();
         for (layer, set) in self.sets() {
             let subject = run.subject;
@@ -72,7 +84,7 @@ impl PolicyLayers<'_> {
                 run.rule(layer, rule);
             }
         }
-        self.conclude(run)
+        run
     }
 
     /// Decides a call, and says of each step what it did.
@@ -219,6 +231,9 @@ fn by_risk(call: &PolicyCall<'_>) -> (Effect, &'static str) {
     }
 }
 
+/// Flag for each effect, in the order of [`Effect`].
+pub(super) type ByEffect = [bool; Effect::ALL.len()];
+
 /// Strictest effect so far.
 struct Standing<'a> {
     effect: Option<Effect>,
@@ -266,6 +281,10 @@ struct Run<'a, 'c> {
     arguments: Option<Arguments>,
     /// Work that is left for conditions.
     work: u64,
+    /// Effects whose rules have conditions that hold, where the arguments are not known; `None` where they are.
+    assumed: Option<ByEffect>,
+    /// Effects of the rules whose condition was assumed.
+    needed: ByEffect,
 }
 
 /// Result of one rule.
@@ -301,6 +320,8 @@ impl<'a, 'c> Run<'a, 'c> {
             has_match: false,
             arguments: None,
             work: WORK_MAX,
+            assumed: None,
+            needed: ByEffect::default(),
         }
     }
 
@@ -335,6 +356,16 @@ impl<'a, 'c> Run<'a, 'c> {
         judgement
     }
 
+    /// Returns the judgement on a condition as it is assumed; `None` where the arguments are known.
+    fn assume(&mut self, effect: Effect) -> Option<Judgement> {
+        let place = effect as usize;
+        let holds = self.assumed?.get(place).copied().unwrap_or_default();
+        if let Some(needed) = self.needed.get_mut(place) {
+            *needed = true;
+        }
+        Some(if holds { Judgement::Match } else { Judgement::ConditionFails })
+    }
+
     fn judge(&mut self, rule: &PolicyRule) -> Judgement {
         if let Some(mismatch) = rule.selectors.mismatch(&self.subject) {
             return Judgement::Mismatch(mismatch);
@@ -343,6 +374,9 @@ impl<'a, 'c> Run<'a, 'c> {
             return Judgement::Excluded;
         }
         let Some(when) = &rule.when else { return Judgement::Match };
+        if let Some(assumed) = self.assume(rule.effect) {
+            return assumed;
+        }
         let text = self.call.facts.arguments;
         let arguments = self.arguments.get_or_insert_with(|| Arguments::read(text));
         match when.holds(arguments, &mut self.work) {

@@ -27,11 +27,15 @@ use crate::store::{ActivityFilter, ActivityRow};
 
 /// Longest name in a column, in characters.
 const NAME_CHARS_MAX: usize = 80;
+/// Query parameters with which a page shows a search or a time of its own, and is not asked for again by itself.
+const STILL: [&str; 4] = ["contains", "cursor", "end_time", "start_time"];
 /// Query parameters that filter nothing.
 const PAGING: [&str; 2] = ["cursor", "limit"];
 
 /// Record in the list.
 struct RecordLine {
+    /// Id of the line on the page.
+    id: String,
     href: String,
     at: Moment,
     server: String,
@@ -70,6 +74,8 @@ struct ActivityPage {
     is_filtered: bool,
     /// True if the page is not the first one.
     is_further: bool,
+    /// True if new records appear on the page.
+    is_live: bool,
     records: Vec<RecordLine>,
     /// Link to the first page, with the same filters.
     first: String,
@@ -107,6 +113,7 @@ async fn records(visit: &PageVisit) -> Result<Response, GatewayError> {
         more,
         is_filtered: given.iter().any(|(name, _)| !PAGING.contains(name)),
         is_further: given.iter().any(|(name, _)| *name == "cursor"),
+        is_live: status == StatusCode::OK && !given.iter().any(|(name, _)| STILL.contains(name)),
         records: found.rows.iter().map(|row| line(row, visit.now())).collect(),
         first: link(&given, None),
         next: found.next.map(|cursor| link(&given, Some(&cursor))),
@@ -167,6 +174,7 @@ fn link(given: &[(&'static str, String)], cursor: Option<&str>) -> String {
 fn line(row: &ActivityRow, now: DateTime<Utc>) -> RecordLine {
     let name = |text: &Option<String>| short(text.as_deref().unwrap_or_default(), NAME_CHARS_MAX);
     RecordLine {
+        id: format!("a-{}", Ulid::from(row.id)),
         href: href_of(row),
         at: Moment::new(row.started_at, now),
         server: name(&row.server),

@@ -8,8 +8,14 @@ use http::{HeaderMap, StatusCode, header};
 use sha2::{Digest, Sha256};
 
 /// Files by name: content type and text.
-const FILES: [(&str, &str, &str); 1] =
-    [("console.css", "text/css; charset=utf-8", include_str!("static/console.css"))];
+const FILES: [(&str, &str, &str); 2] = [
+    (STYLESHEET, "text/css; charset=utf-8", include_str!("static/console.css")),
+    (SCRIPT, "text/javascript; charset=utf-8", include_str!("static/console.js")),
+];
+/// Name of the style sheet.
+const STYLESHEET: &str = "console.css";
+/// Name of the script.
+const SCRIPT: &str = "console.js";
 /// Bytes of a digest that name a version.
 const VERSION_BYTES: usize = 8;
 
@@ -22,8 +28,18 @@ fn version(text: &str) -> String {
 
 /// Returns the URL of the style sheet, another one for each version.
 pub(in crate::faces) fn stylesheet() -> String {
-    let version = VERSIONS.first().map_or("", String::as_str);
-    format!("/console/static/console.css?v={version}")
+    url_of(STYLESHEET)
+}
+
+/// Returns the URL of the script, another one for each version.
+pub(in crate::faces) fn script() -> String {
+    url_of(SCRIPT)
+}
+
+fn url_of(name: &str) -> String {
+    let mut versions = FILES.iter().zip(VERSIONS.iter());
+    let version = versions.find(|((known, ..), _)| *known == name).map_or("", |(_, version)| version);
+    format!("/console/static/{name}?v={version}")
 }
 
 /// Answers a request for a file. A browser asks again with the version that it has, and gets nothing if that is still right.

@@ -9,7 +9,9 @@ use url::form_urlencoded;
 use zeroize::Zeroizing;
 
 /// Largest form, in bytes.
-const FORM_BYTES_MAX: usize = 16 * 1024;
+pub(super) const FORM_BYTES_MAX: usize = 16 * 1024;
+/// Largest form with the rules of a policy, in bytes, percent-encoded.
+pub(super) const POLICY_FORM_BYTES_MAX: usize = 256 * 1024;
 /// Longest time for a browser to send a form.
 const FORM_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Content type of a form.
@@ -29,11 +31,11 @@ pub(super) struct FormFault {
 }
 
 impl Form {
-    /// Reads the body of a request.
+    /// Reads the body of a request, of at most `bytes_max` bytes.
     ///
     /// # Errors
     /// The body is no form, too large, too slow, or has a field twice.
-    pub(super) async fn read(headers: &HeaderMap, body: Body) -> Result<Form, FormFault> {
+    pub(super) async fn read(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Form, FormFault> {
         let declared = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let essence = declared.unwrap_or_default().split(';').next().unwrap_or_default();
         if !essence.trim().eq_ignore_ascii_case(CONTENT_TYPE) {
@@ -41,12 +43,12 @@ impl Form {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "The request is no form of the console.");
             return Err(FormFault { status, text });
         }
-        let read = timeout(FORM_WAIT_MAX, to_bytes(body, FORM_BYTES_MAX)).await;
+        let read = timeout(FORM_WAIT_MAX, to_bytes(body, bytes_max)).await;
         let slow =
             |_| FormFault { status: StatusCode::REQUEST_TIMEOUT, text: "The form did not arrive in time." };
         let large = |_| FormFault {
             status: StatusCode::PAYLOAD_TOO_LARGE,
-            text: "The form is too large or was cut off: at most 16 KiB are read.",
+            text: "The form is too large or was cut off: at most 16 KiB are read, and 256 KiB of a policy.",
         };
         Form::parse(&read.map_err(slow)?.map_err(large)?)
     }

@@ -8,8 +8,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
-use super::form::Form;
-use super::{CALLBACK, CHOICE, CLIENT, LOGIN, LOGOUT, NOTICE, PROVIDER, page, return_to};
+use super::form::{FORM_BYTES_MAX, Form, POLICY_FORM_BYTES_MAX};
+use super::{CALLBACK, CHOICE, CLIENT, EVENTS, LOGIN, LOGOUT, NOTICE, PROVIDER, page, return_to};
 use crate::domain::id::{TenantId, is_name};
 use crate::domain::tenant::Role;
 use crate::domain::web_session::CookieSecret;
@@ -18,9 +18,14 @@ use crate::faces::hosts::{HasOwnPages, check_host, check_origin, host, is_own_or
 use crate::faces::listener::Peer;
 use crate::faces::{Faces, client, request, session_cookie, wire};
 use crate::gateway::{AuthError, Client, ConsoleSession, SUSPENDED};
+use crate::store::SessionTouch;
 
+/// Header of requests that a page makes by itself: they do not lengthen the session.
+const BY_ITSELF: &str = "x-console-refresh";
 /// Prefix of the files that pages load, which are open to everybody.
 const STATIC: &str = "/console/static/";
+/// Prefix of the acts on policies.
+const POLICY_ACTS: &str = "/console/policy/";
 /// Paths that need no session.
 const OPEN: [&str; 7] = [LOGIN, LOGOUT, PROVIDER, CHOICE, CALLBACK, CLIENT, NOTICE];
 /// Paths below which nothing needs a session.
@@ -127,7 +132,7 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
     let is_open = is_static || OPEN.contains(&path) || OPEN_BELOW.iter().any(|open| path.starts_with(open));
     let session = match cookie.filter(|_| !is_static) {
         None => None,
-        Some(cookie) => match session_of(faces, cookie, tenant).await {
+        Some(cookie) => match session_of(faces, cookie, tenant, touch_of(path, headers)).await {
             Ok(session) => Some(session),
             Err(AuthError::Unauthenticated | AuthError::TokenExpired) => None,
             Err(_) if is_open => None,
@@ -139,7 +144,7 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
     };
     let form = match is_change {
         false => Form::default(),
-        true => Form::read(headers, body)
+        true => Form::read(headers, body, form_bytes_max(path, session.as_ref()))
             .await
             .map_err(|fault| page::message(fault.status, "Form not read", fault.text, Some(id)))?,
     };
@@ -171,6 +176,14 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
     Ok((request, visit))
 }
 
+/// Returns the largest form that a path takes, in bytes. Rules of policies are long, and come from people who are logged in.
+fn form_bytes_max(path: &str, session: Option<&ConsoleSession>) -> usize {
+    match session.is_some() && path.starts_with(POLICY_ACTS) {
+        true => POLICY_FORM_BYTES_MAX,
+        false => FORM_BYTES_MAX,
+    }
+}
+
 /// Returns the name of the tenant that the platform operator has chosen; empty for none, and for others.
 fn chosen_tenant(session: Option<&ConsoleSession>) -> &str {
     let caller = session.map(|session| &session.caller);
@@ -179,13 +192,26 @@ fn chosen_tenant(session: Option<&ConsoleSession>) -> &str {
     caller.map_or("", |caller| caller.tenant_name())
 }
 
+/// Returns whether a request is a use of its session, or one that a page makes by itself.
+fn touch_of(path: &str, headers: &HeaderMap) -> SessionTouch {
+    match path == EVENTS || headers.contains_key(BY_ITSELF) {
+        true => SessionTouch::Look,
+        false => SessionTouch::Use,
+    }
+}
+
 /// Returns the session of a cookie. The platform operator acts in the tenant of this name if there is one, and
 /// otherwise in none.
-async fn session_of(faces: &Faces, cookie: &str, tenant: Option<&str>) -> Result<ConsoleSession, AuthError> {
+async fn session_of(
+    faces: &Faces,
+    cookie: &str,
+    tenant: Option<&str>,
+    touch: SessionTouch,
+) -> Result<ConsoleSession, AuthError> {
     let tenants = &faces.gateway.tenants;
     let tenant = tenant.filter(|name| is_name(name));
-    match tenants.web_session(cookie, tenant).await {
-        Err(AuthError::NoSuchTenant) if tenant.is_some() => tenants.web_session(cookie, None).await,
+    match tenants.web_session(cookie, tenant, touch).await {
+        Err(AuthError::NoSuchTenant) if tenant.is_some() => tenants.web_session(cookie, None, touch).await,
         found => found,
     }
 }

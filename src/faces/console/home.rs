@@ -61,9 +61,10 @@ pub(super) async fn show(
         Ok(sessions) => sessions,
         Err(error) => return failed(&error, &visit),
     };
+    let waiting = faces.gateway.consent.count_waiting(caller).await.ok();
     let page = HomePage {
-        nav: Nav::of(&faces, caller, visit.form_token(), Section::Overview),
-        overview: Overview::of(&faces.gateway, caller, now).await,
+        nav: Nav::of(caller, visit.form_token(), Section::Overview, waiting),
+        overview: Overview::of(&faces.gateway, caller, now, waiting).await,
         owner: &caller.owner,
         role: caller.role.as_str(),
         tenant: caller.tenant_name(),

@@ -12,7 +12,7 @@ use crate::domain::unseen::is_unseen;
 pub(super) struct Marked;
 
 /// Returns whether a character is shown as a mark.
-fn is_marked(c: char) -> bool {
+pub(super) fn is_marked(c: char) -> bool {
     is_unseen(c) || matches!(c, '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 

@@ -2,7 +2,8 @@
 //! providers ask for.
 //!
 //! A gate of its own checks host, origin, session and, for every change, the hidden text of the session's forms, before anything is
-//! routed. Pages work without a script, load nothing from elsewhere, and are written by templates, which escape every value.
+//! routed. Pages work without a script, load nothing from elsewhere, and are written by templates, which escape every value. The one script
+//! asks for pages again when their content has changed.
 
 mod act;
 mod activity;
@@ -13,6 +14,7 @@ mod gate;
 mod home;
 mod issuers;
 mod keys;
+mod live;
 mod login;
 mod marked;
 mod moment;
@@ -23,6 +25,7 @@ mod page;
 mod page_visit;
 mod people;
 mod permissions;
+mod policy;
 mod provider;
 mod record;
 mod return_to;
@@ -61,6 +64,8 @@ const CLIENT: &str = "/oauth/client.json";
 const NOTICE: &str = "/oauth/backchannel-logout";
 /// Path of the platform operator's list of tenants.
 const TENANTS: &str = "/console/tenants";
+/// Path of the stream of hints to open pages.
+const EVENTS: &str = "/console/events";
 /// Path of the end of a session.
 const LOGOUT: &str = "/console/logout";
 
@@ -89,6 +94,9 @@ pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
         .route("/console/permissions", get(permissions::list))
         .route("/console/consent/{id}/decision", post(permissions::decide))
         .route("/console/consent/grants/{id}/revoke", post(permissions::revoke))
+        .route("/console/policy", get(policy::show))
+        .route("/console/policy/{verb}", post(policy::on_policy))
+        .route(EVENTS, get(live::events))
         .route("/console/servers", get(servers::list))
         .route("/console/servers/{name}", get(servers::show).post(servers::on_list))
         .route("/console/servers/{name}/{verb}", get(servers::show_part).post(servers::on_server))

@@ -2,7 +2,6 @@
 
 use crate::domain::id::TenantId;
 use crate::domain::tenant::{Action, Role};
-use crate::faces::Faces;
 use crate::gateway::Caller;
 
 /// Part of the console.
@@ -18,6 +17,8 @@ pub(super) enum Section {
     Try,
     /// Permission requests and grants.
     Permissions,
+    /// Policy of the tenant.
+    Policy,
     /// API keys.
     Keys,
     /// People of identity providers.
@@ -29,12 +30,13 @@ pub(super) enum Section {
 }
 
 impl Section {
-    const ALL: [Section; 9] = [
+    const ALL: [Section; 10] = [
         Section::Overview,
         Section::Activity,
         Section::Servers,
         Section::Try,
         Section::Permissions,
+        Section::Policy,
         Section::Keys,
         Section::People,
         Section::Settings,
@@ -49,6 +51,7 @@ impl Section {
             Section::Servers => "/console/servers",
             Section::Try => "/console/try",
             Section::Permissions => "/console/permissions",
+            Section::Policy => "/console/policy",
             Section::Keys => "/console/keys",
             Section::People => "/console/people",
             Section::Settings => "/console/settings",
@@ -64,6 +67,7 @@ impl Section {
             Section::Servers => "Servers",
             Section::Try => "Try",
             Section::Permissions => "Permissions",
+            Section::Policy => "Policy",
             Section::Keys => "Keys",
             Section::People => "People",
             Section::Settings => "Settings",
@@ -79,6 +83,7 @@ impl Section {
             Section::Tenants => return caller.role.may(Action::ManageTenants),
             Section::Servers => Action::SeeServers,
             Section::Permissions => Action::SeeOwnConsent,
+            Section::Policy => Action::SeePolicies,
             Section::Try => Action::UseTools,
             Section::Keys | Section::People | Section::Settings => Action::ManageKeys,
         };
@@ -111,14 +116,14 @@ pub(super) struct Nav {
 }
 
 impl Nav {
-    /// Creates the head of a page of the section `here`.
-    pub(super) fn of(faces: &Faces, caller: &Caller, csrf: String, here: Section) -> Nav {
+    /// Creates the head of a page of the section `here`. `waiting` is the number of permission requests that wait, if it is known.
+    pub(super) fn of(caller: &Caller, csrf: String, here: Section, waiting: Option<i64>) -> Nav {
         let link = |section: Section| NavLink {
             href: section.href(),
             name: section.name(),
             is_here: here == section,
             waiting: match section {
-                Section::Permissions => faces.gateway.consent.count_pending(caller).filter(|n| *n > 0),
+                Section::Permissions => waiting.filter(|waiting| *waiting > 0),
                 _ => None,
             },
         };

@@ -11,7 +11,7 @@ use super::text::short;
 use crate::domain::id::TenantId;
 use crate::domain::tenant::Action;
 use crate::gateway::{Caller, Gateway, GatewayError, ServerState};
-use crate::store::{CallSummary, SummaryScope};
+use crate::store::CallSummary;
 
 /// Most tools in a list.
 const TOOLS_MAX: usize = 5;
@@ -89,8 +89,13 @@ pub(super) struct Overview {
 }
 
 impl Overview {
-    /// Makes the overview for a visitor; `None` for the platform operator, who is in no tenant.
-    pub(super) async fn of(gateway: &Gateway, caller: &Caller, now: DateTime<Utc>) -> Option<Overview> {
+    /// Makes the overview for a visitor, for whom this number of permission requests waits; `None` for the platform operator, who is in no tenant.
+    pub(super) async fn of(
+        gateway: &Gateway,
+        caller: &Caller,
+        now: DateTime<Utc>,
+        requests: Option<i64>,
+    ) -> Option<Overview> {
         if caller.tenant_id() == TenantId::PLATFORM {
             return None;
         }
@@ -111,10 +116,6 @@ impl Overview {
         let (hour, failure) = match counted {
             Ok(hour) => (hour, None),
             Err(error) => (None, Some(error.to_string())),
-        };
-        let requests = match caller.role.may(Action::SeeConsent) {
-            true => gateway.consent.count_pending(caller),
-            false => gateway.consent.count_own_pending(caller).await.ok(),
         };
         Some(Overview {
             is_own: !caller.role.may(Action::ReadActivity),
@@ -161,15 +162,12 @@ fn trouble((name, state): (&str, &ServerState)) -> Option<TroubledServer> {
 }
 
 async fn hour(gateway: &Gateway, caller: &Caller, now: DateTime<Utc>) -> Result<HourOfCalls, GatewayError> {
-    let (start, end) = chart::range(now);
-    let minutes = gateway.log.count_minutes(caller, (start, end)).await?;
-    let scope = SummaryScope { key: None, tier: None, not_read: false, start, end };
-    let summary = gateway.log.summarize_activity(caller, scope).await?;
+    let hour = gateway.log.recent_hour(caller, chart::range(now)).await?;
     let uses = |tools: &[CallSummary]| tools.iter().take(TOOLS_MAX).map(tool_use).collect();
     Ok(HourOfCalls {
-        chart: CallChart::of(&minutes, start),
-        used: uses(&summary.tools),
-        slowest: uses(&summary.slowest),
+        chart: CallChart::of(&hour.minutes, hour.start),
+        used: uses(&hour.summary.tools),
+        slowest: uses(&hour.summary.slowest),
     })
 }
 

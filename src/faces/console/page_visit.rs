@@ -47,6 +47,8 @@ pub(super) struct PageVisit {
     query: String,
     /// Origin of the page whose form was sent; empty without a form.
     origin: String,
+    /// Number of permission requests that wait; `None` if the visitor sees none, or they could not be counted.
+    waiting: Option<i64>,
     /// Memory taken for the page before it is made; `None` if none was taken.
     memory: Arc<Mutex<Option<MemoryHold>>>,
 }
@@ -60,6 +62,7 @@ impl FromRequestParts<Arc<Faces>> for PageVisit {
         let mut attempt = record::attempt(&visit, &session.caller);
         attempt.language = wire::headers::language(&parts.headers);
         let origin = parts.headers.get(header::ORIGIN);
+        let waiting = faces.gateway.consent.count_waiting(&attempt.caller).await.ok();
         Ok(PageVisit {
             faces: Arc::clone(faces),
             attempt,
@@ -67,6 +70,7 @@ impl FromRequestParts<Arc<Faces>> for PageVisit {
             query: parts.uri.query().unwrap_or_default().to_owned(),
             origin: origin.and_then(|origin| origin.to_str().ok()).unwrap_or_default().to_owned(),
             visit,
+            waiting,
             memory: Arc::default(),
         })
     }
@@ -84,6 +88,11 @@ struct FailurePage<'a> {
 }
 
 impl PageVisit {
+    /// Returns the state shared by all handlers.
+    pub(super) fn faces(&self) -> &Arc<Faces> {
+        &self.faces
+    }
+
     /// Returns the services of the gateway.
     pub(super) fn gateway(&self) -> &Arc<Gateway> {
         &self.faces.gateway
@@ -157,7 +166,7 @@ impl PageVisit {
 
     /// Returns the head of a page.
     pub(super) fn nav(&self, here: Section) -> Nav {
-        Nav::of(&self.faces, self.caller(), self.visit.form_token(), here)
+        Nav::of(self.caller(), self.visit.form_token(), here, self.waiting)
     }
 
     /// Returns the parameters of the query, each of them one of `names`. Those that a form sent empty are left out.

@@ -49,6 +49,8 @@ struct PermissionsPage {
     is_inbox: bool,
     states: Vec<StateOption>,
     cards: Vec<RequestCard>,
+    /// True if the page is not the first one.
+    is_further: bool,
     /// Link to the next page; `None` if there is none.
     next: Option<String>,
     grants: Vec<GrantLine>,
@@ -106,6 +108,7 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         is_inbox: state == ConsentState::Pending,
         states: ConsentState::ALL.map(option).into(),
         cards: views.iter().map(|view| RequestCard::of(visit, view)).collect(),
+        is_further: given.iter().any(|(name, _)| *name == "cursor"),
         next,
         grants,
         has_more_grants,

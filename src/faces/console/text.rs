@@ -1,5 +1,7 @@
 //! Texts of others on pages: bounded, and JSON in lines.
 
+use super::marked::is_marked;
+
 /// Longest text that is shown whole, in bytes.
 const LONG_BYTES_MAX: usize = 256 * 1024;
 /// Deepest level of JSON that is indented further.
@@ -71,9 +73,33 @@ pub(super) fn indented(json: &str) -> String {
     out
 }
 
+/// Returns JSON text with escapes for characters in strings that nobody sees. Its value is as it was.
+pub(super) fn with_escapes(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if !is_marked(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            out.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unseen_characters_of_json_are_escaped() {
+        let json = "[\"a\u{202e}b\u{e0041}é\"]";
+        let escaped = with_escapes(json);
+        assert_eq!(escaped, "[\"a\\u202eb\\udb40\\udc41é\"]");
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(&escaped), value(json));
+    }
 
     #[test]
     fn long_texts_are_cut_between_characters() {

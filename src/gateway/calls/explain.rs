@@ -9,6 +9,7 @@ use crate::domain::near;
 use crate::domain::operation::Variant;
 use crate::domain::policy::{Entrance, PolicyMode, TraceStep};
 use crate::domain::refusal::{Code, Refusal};
+use crate::domain::settings::Effective;
 use crate::domain::tenant::Action;
 use crate::domain::validation::{self, Verdict};
 use crate::gateway::catalog::{Tool, sees};
@@ -76,19 +77,12 @@ impl Calls {
         // also of a tool that the key does not see: the question is what the rules say
         let tier = sees(settings, tool).unwrap_or_else(|| tool.tier(settings.unannotated_tools));
         let variant = request.variant.unwrap_or(tier.call_with());
-        let checked = validation::validate(
-            &tool.canonical,
-            variant,
-            tool.shape.annotations,
-            settings.unannotated_tools,
-            settings.strictness(),
-        );
         let subject = PolicySubject {
             tool,
             page: tool.shape.page.as_deref(),
             tier,
             operation: variant.operation(),
-            is_mismatched: !settings.strict && !matches!(checked, Verdict::Allow),
+            is_mismatched: is_mismatched(settings, tool, variant),
             sensitivity: None,
             arguments: &request.arguments,
             entrance: request.entrance,
@@ -97,6 +91,18 @@ impl Calls {
         let (verdict, trace) = self.explain_steps(calling, &subject);
         Explained { verdict, trace, mode: settings.policy_mode }
     }
+}
+
+/// Returns whether a variant contradicts the annotations of a tool, and runs all the same.
+pub(super) fn is_mismatched(settings: &Effective, tool: &Tool, variant: Variant) -> bool {
+    let checked = validation::validate(
+        &tool.canonical,
+        variant,
+        tool.shape.annotations,
+        settings.unannotated_tools,
+        settings.strictness(),
+    );
+    !settings.strict && !matches!(checked, Verdict::Allow)
 }
 
 /// Returns the text about a tool that does not exist: how names are written, and which one was meant.

@@ -11,6 +11,7 @@ mod own;
 mod pipeline;
 mod read_cache;
 mod refused;
+mod replay;
 mod response_cache;
 mod under_way;
 
@@ -23,6 +24,7 @@ pub use self::pipeline::{
     SubscribeFault, ToolRequest, Unanswered, Wanted,
 };
 pub use self::read_cache::{ReadRequest, ReadResult, TextPage};
+pub use self::replay::{PastOutcome, ReplayReport, ReplayedCalls};
 
 use std::sync::Arc;
 

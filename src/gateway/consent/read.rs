@@ -11,7 +11,7 @@ use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
-use crate::store::{ConsentFilter, ConsentGrant, ConsentRow, StoreError};
+use crate::store::{ConsentFilter, ConsentGrant, ConsentRow, PendingOf, StoreError};
 
 /// Permission request, for a reader.
 #[derive(Clone, Debug)]
@@ -116,13 +116,17 @@ impl Consent {
         self.measures.pending_of(tenant.id)
     }
 
-    /// Returns how many requests of the caller's own key wait for a person.
+    /// Returns how many requests that the caller may see wait for a person now.
     ///
     /// # Errors
     /// As [`Consent::list`].
-    pub async fn count_own_pending(&self, caller: &Caller) -> Result<i64, GatewayError> {
+    pub async fn count_waiting(&self, caller: &Caller) -> Result<i64, GatewayError> {
         caller.authorise(Action::SeeOwnConsent)?;
-        let count = self.store.count_pending_of(caller.tenant()?.id, caller.key).await;
+        let whose = match caller.role.may(Action::SeeConsent) {
+            true => PendingOf::All,
+            false => PendingOf::Key(caller.key),
+        };
+        let count = self.store.count_pending_of(caller.tenant()?.id, whose).await;
         count.map_err(|error| GatewayError::from_store(error, "permission request"))
     }
 

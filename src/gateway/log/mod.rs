@@ -3,6 +3,7 @@
 mod activity;
 mod attempt;
 mod counted;
+mod hour;
 mod reads;
 mod report_lane;
 mod reports;
@@ -10,6 +11,7 @@ mod tail;
 
 pub use self::activity::{ActivityLog, Attempted, LogMeasures, LogVitals, RecordUnavailable};
 pub use self::attempt::{Attempt, Client};
+pub use self::hour::HourOfCalls;
 pub use self::reads::{ReadAttempt, ReadUnderWay};
 pub use self::reports::{Act, Acting, RefusedAttempt};
 pub use self::tail::{News, TailReach};
@@ -19,6 +21,7 @@ pub(in crate::gateway) use self::report_lane::{ReportLane, ReportTurn};
 
 use std::sync::Arc;
 
+use self::hour::Hours;
 use self::reads::ReadCounts;
 use self::tail::Tails;
 use super::{Ground, Lifecycle, Options, Tenants};
@@ -38,6 +41,7 @@ pub struct Log {
     report_lane: ReportLane,
     reads: ReadCounts,
     tails: Arc<Tails>,
+    hours: Hours,
     /// Concurrency limit of activity streams, apart from other reports: many open streams must not block reports.
     tail_lane: ReportLane,
 }
@@ -50,6 +54,7 @@ impl Log {
             report_lane: ReportLane::new(options.reports_per_tenant),
             reads: ReadCounts::default(),
             tails: Arc::default(),
+            hours: Hours::default(),
             tail_lane: ReportLane::new(TAILS_PER_TENANT),
             tenants: Arc::clone(tenants),
             store,

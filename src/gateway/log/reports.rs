@@ -20,7 +20,8 @@ use crate::gateway::outlive::Outlive;
 use crate::gateway::tenants::Caller;
 use crate::gateway::tenants::Shed;
 use crate::store::{
-    ActivityFilter, ActivityHits, ActivityRow, ActivitySummary, MinuteCalls, StoreError, SummaryScope,
+    ActivityFilter, ActivityHits, ActivityRow, ActivitySummary, MinuteCalls, PastCalls, PastTimes,
+    StoreError, SummaryScope,
 };
 
 /// Most bytes of each text in the record of an administrator's act.
@@ -58,7 +59,7 @@ impl Caller {
     }
 
     /// Returns the key to whose records this caller is narrowed; `None` for a caller that may see all of its tenant.
-    fn own_records(&self) -> Result<Option<KeyId>, GatewayError> {
+    pub(super) fn own_records(&self) -> Result<Option<KeyId>, GatewayError> {
         self.authorise(Action::ReadOwnActivity)?;
         match self.authorise(Action::ReadActivity) {
             Ok(()) => Ok(None),
@@ -151,6 +152,24 @@ impl Log {
         let _turn = self.report_lane.enter(caller.tenant_id()).await?;
         let minutes = self.store.count_minutes(caller.tenant_id(), own, range).await;
         minutes.map_err(|error| GatewayError::from_store(error, "activity record"))
+    }
+
+    /// Counts past calls that a policy decided on, by what their records keep of them; see [`PastCalls`].
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Busy`] if too many reports of the tenant are under way, or
+    /// [`GatewayError::Unavailable`].
+    pub(in crate::gateway) async fn count_past_calls(
+        &self,
+        caller: &Caller,
+        range: (DateTime<Utc>, DateTime<Utc>),
+        times: PastTimes,
+        limit: i64,
+    ) -> Result<Vec<PastCalls>, GatewayError> {
+        caller.authorise(Action::ReadActivity)?;
+        let _turn = self.report_lane.enter(caller.tenant_id()).await?;
+        let groups = self.store.count_past_calls(caller.tenant_id(), range, times, limit).await;
+        groups.map_err(|error| GatewayError::from_store(error, "activity record"))
     }
 
     /// Returns one record.

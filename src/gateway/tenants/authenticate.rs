@@ -19,7 +19,7 @@ use crate::domain::settings::{Effective, Rates, Settings};
 use crate::domain::tenant::Role;
 use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
-use crate::store::{RevisionKind, StoreError};
+use crate::store::{RevisionKind, SessionTouch, StoreError};
 
 /// Reason why a key was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,7 +155,10 @@ impl Tenants {
     ) -> Result<Arc<Caller>, AuthError> {
         let secret = credential.text();
         if let PresentedCredential::Session(cookie) = credential {
-            return self.session_of_cookie(cookie, tenant).await.map(|session| session.caller);
+            return self
+                .session_of_cookie(cookie, tenant, SessionTouch::Use)
+                .await
+                .map(|session| session.caller);
         }
         let hash = hash_key(secret);
         if self.options.bootstrap.is(&hash) {

@@ -50,6 +50,23 @@ impl Tenants {
         Ok(PolicyView { version, mode, rules, warnings })
     }
 
+    /// Returns warnings about rules of the tenant that are not in force, as [`PolicyView`] has them of those that are.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
+    pub async fn lint_policy(
+        &self,
+        caller: &Caller,
+        document: &PolicyDocument,
+    ) -> Result<Vec<String>, GatewayError> {
+        caller.authorise(Action::SeePolicies)?;
+        let tenant = caller.tenant()?.id;
+        let webhook = self.store.get_webhook(tenant).await;
+        let has_webhook = webhook.map_err(|error| GatewayError::from_store(error, "webhook"))?.is_some();
+        let lint = || warnings_about(caller, &document.rules, has_webhook);
+        Ok(self.upstreams.in_turn(tenant.0, lint).await)
+    }
+
     /// Replaces the policy of the tenant, or of one key, by a document that names the version it replaces. A mode in the
     /// document sets `policy_mode` of the same scope in the same change.
     ///
@@ -130,6 +147,10 @@ fn warnings(caller: &Caller, rules: &str, has_webhook: bool) -> Vec<String> {
     let Ok(rules) = RuleSet::parse(rules) else {
         return vec!["This release cannot read the stored rules, so every call is denied.".to_owned()];
     };
+    warnings_about(caller, &rules, has_webhook)
+}
+
+fn warnings_about(caller: &Caller, rules: &RuleSet, has_webhook: bool) -> Vec<String> {
     let catalogue = caller.catalogue();
     let known: Vec<&str> = catalogue.iter().flat_map(|catalogue| catalogue.tool_names()).collect();
     rules.warnings(&known, has_webhook)

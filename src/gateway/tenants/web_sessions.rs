@@ -26,7 +26,8 @@ use crate::domain::web_session::{CookieSecret, SECRET_BYTES, SESSION_LIFETIME, S
 use crate::gateway::credentials::{data_key, open_data_key, random, unsealable};
 use crate::gateway::error::GatewayError;
 use crate::store::{
-    NewWebSession, RevisionKind, SessionHolder, SessionLogin, StoreError, WebSessionRow, WebSessionRules,
+    NewWebSession, RevisionKind, SessionHolder, SessionLogin, SessionTouch, StoreError, WebSessionRow,
+    WebSessionRules,
 };
 
 /// Rules of all sessions.
@@ -213,11 +214,12 @@ impl Tenants {
         self: &Arc<Self>,
         cookie: &str,
         tenant: Option<&str>,
+        touch: SessionTouch,
     ) -> Result<ConsoleSession, AuthError> {
         if self.is_stale() {
             return Err(AuthError::Unavailable);
         }
-        let session = self.session_of_cookie(cookie, tenant).await?;
+        let session = self.session_of_cookie(cookie, tenant, touch).await?;
         Ok(ConsoleSession { caller: self.admitted(session.caller)?, ..session })
     }
 
@@ -231,16 +233,10 @@ impl Tenants {
         self: &Arc<Self>,
         cookie: &str,
         tenant: Option<&str>,
+        touch: SessionTouch,
     ) -> Result<ConsoleSession, AuthError> {
         let secret = CookieSecret::read(cookie).ok_or(AuthError::Unauthenticated)?;
-        let permit = permit_of(&self.web_sessions.lookups).await?;
-        let row = self.store.web_session(&secret.hash(), RULES).await;
-        drop(permit);
-        let row = row.map_err(|error| {
-            tracing::warn!(%error, "a session could not be looked up");
-            AuthError::Unavailable
-        })?;
-        let row = row.ok_or(AuthError::Unauthenticated)?;
+        let row = self.session_row(&secret, touch).await?.ok_or(AuthError::Unauthenticated)?;
         let kind = SessionKind::parse(&row.kind).ok_or(AuthError::Unauthenticated)?;
         let mut provider = None;
         let caller = match kind {
@@ -273,6 +269,27 @@ impl Tenants {
         }
         let WebSessionRow { id, created_at, expires_at, .. } = row;
         Ok(ConsoleSession { id, caller: caller?, kind, provider, created_at, expires_at })
+    }
+
+    /// Returns the row of a session; `None` if there is none, or it has ended.
+    async fn session_row(
+        &self,
+        secret: &CookieSecret,
+        touch: SessionTouch,
+    ) -> Result<Option<WebSessionRow>, AuthError> {
+        let _permit = permit_of(&self.web_sessions.lookups).await?;
+        self.store.web_session(&secret.hash(), RULES, touch).await.map_err(|error| {
+            tracing::warn!(%error, "a session could not be looked up");
+            AuthError::Unavailable
+        })
+    }
+
+    /// Returns whether a session has ended, by logout or by time. The question does not lengthen it.
+    ///
+    /// # Errors
+    /// [`AuthError::Unavailable`] if that cannot be told now.
+    pub async fn has_session_ended(&self, secret: &CookieSecret) -> Result<bool, AuthError> {
+        Ok(self.session_row(secret, SessionTouch::Look).await?.is_none())
     }
 
     /// Returns the caller of the API key that began a session.

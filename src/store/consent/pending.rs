@@ -7,19 +7,38 @@ use crate::domain::id::{KeyId, TenantId};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::{Store, StoreError};
 
+/// Requests of a tenant to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PendingOf {
+    /// Requests of all keys.
+    All,
+    /// Requests of one key; `None` for the bootstrap key.
+    Key(Option<KeyId>),
+}
+
+impl PendingOf {
+    /// Returns the principal whose requests count; `None` for all.
+    fn principal(self) -> Option<Uuid> {
+        match self {
+            PendingOf::All => None,
+            PendingOf::Key(key) => Some(principal(key)),
+        }
+    }
+}
+
 impl Store {
-    /// Counts the requests of one key that wait for a person. `None` is the bootstrap key.
+    /// Counts the requests of a tenant that wait for a person: those of one principal, or of all.
     ///
     /// # Errors
     /// The database is out of reach or fails.
-    pub async fn count_pending_of(&self, tenant: TenantId, key: Option<KeyId>) -> Result<i64, StoreError> {
+    pub async fn count_pending_of(&self, tenant: TenantId, whose: PendingOf) -> Result<i64, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let count = sqlx::query_scalar(
             "select count(*) from consent_requests
-             where tenant_id = $1 and principal = $2 and state = 'pending' and expires_at > now()",
+             where tenant_id = $1 and ($2::uuid is null or principal = $2) and state = 'pending' and expires_at > now()",
         )
         .bind(tenant.0)
-        .bind(principal(key))
+        .bind(whose.principal())
         .fetch_one(&mut *tx)
         .await?;
         tx.commit().await?;

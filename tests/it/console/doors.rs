@@ -73,6 +73,24 @@ async fn a_repeated_cookie_is_refused() {
 }
 
 #[tokio::test]
+async fn the_script_is_of_the_console_and_small() {
+    let stage = Stage::start().await;
+    let visitor = Visitor::with_key(&stage.gateway, &stage.tenant("acme").await.admin().await).await;
+    let page = visitor.get("/console/keys").await;
+    let (_, rest) = page.text.split_once("<script src=\"").expect("the script");
+    let file = Visitor::of(&stage.gateway).get(rest.split('"').next().unwrap()).await;
+    file.expect(200);
+    assert_eq!(file.header("content-type"), "text/javascript; charset=utf-8");
+    let style = visitor.get("/console/static/console.css").await;
+    assert!(file.text.len() + style.text.len() < 120_000);
+    for other in ["eval", "innerHTML", "insertAdjacentHTML", "document.write", "http:", "https:", "import("] {
+        assert!(!file.text.contains(other), "{other}");
+    }
+    let policy = page.header("content-security-policy");
+    assert!(policy.contains("script-src 'self'") && !policy.contains("unsafe-"), "{policy}");
+}
+
+#[tokio::test]
 async fn files_are_open_and_asked_for_once() {
     let stage = Stage::start().await;
     let visitor = Visitor::of(&stage.gateway);

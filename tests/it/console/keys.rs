@@ -93,6 +93,7 @@ async fn a_key_is_made_shown_once_replaced_and_revoked() {
     for secret in [&key, &next] {
         with(&stage, secret).get("/api/v1/status").await.expect(200);
     }
+    assert!(!replaced.text.contains("Ends with it"), "it decided nothing: {replaced:?}");
     let old = visitor.get(&path).await.text;
     assert!(old.contains("replaced") && form_to(&old, "/rotate").is_none(), "{old}");
     visitor.post(&format!("{path}/rotate"), &[]).await.expect(409);

@@ -38,9 +38,13 @@ async fn calls_of_the_hour_are_counted_by_outcome() {
     let (ada, bob) = (tenant.agent().await, tenant.agent().await);
     let admin = tenant.admin().await;
     let visitor = Visitor::with_key(&stage.gateway, &admin).await;
-    let known = async || !visitor.get("/console").await.text.contains("not known yet");
+    // another tenant, as the calls of an hour are kept for some seconds
+    let idle = stage.tenant("idle").await;
+    idle.add("zoo", &upstream).await;
+    let watcher = Visitor::with_key(&stage.gateway, &idle.auditor().await).await;
+    let known = async || !watcher.get("/console").await.text.contains("not known yet");
     settle(true, SOON, known).await;
-    let empty = visitor.get("/console").await;
+    let empty = watcher.get("/console").await;
     empty.expect(200);
     for shown in
         ["No tool was called in the last hour.", "every enabled server is connected", "no tool to review"]
@@ -83,6 +87,11 @@ async fn calls_of_the_hour_are_counted_by_outcome() {
         approver.contains("What waits for a person") && !approver.contains("the last hour"),
         "{approver}"
     );
+    // and what was counted once is shown to all for some seconds
+    client.run("read", "zoo:reader", &json!({})).await.ok();
+    tenant.records("type=tool_call", 7).await;
+    let auditor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
+    assert_eq!(legend(&auditor.get("/console").await.text), [4, 0, 1, 1]);
     let other = stage.tenant("other").await.admin().await;
     let stranger = Visitor::with_key(&stage.gateway, &other).await.get("/console").await.text;
     assert!(stranger.contains("No tool was called") && !stranger.contains("zoo"), "{stranger}");

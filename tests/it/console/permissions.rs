@@ -11,7 +11,7 @@ use crate::support::{Api, Mcp, Stage, Tenant, Tool, Upstream, Visitor, settle, u
 const SOON: Duration = Duration::from_secs(5);
 
 /// A tenant with the zoo, whose every call asks; rules come first.
-async fn asking(stage: &Stage, rules: Value, tools: Vec<Tool>) -> (Tenant, Upstream) {
+pub(super) async fn asking(stage: &Stage, rules: Value, tools: Vec<Tool>) -> (Tenant, Upstream) {
     let tenant = stage.tenant("acme").await;
     let upstream = Upstream::handshake(tools).await;
     tenant.add("zoo", &upstream).await;
@@ -22,7 +22,7 @@ async fn asking(stage: &Stage, rules: Value, tools: Vec<Tool>) -> (Tenant, Upstr
 }
 
 /// Calls the tool that writes, which asks; returns the id of the request.
-async fn asked(api: &Api, args: &Value) -> String {
+pub(super) async fn asked(api: &Api, args: &Value) -> String {
     let refused = Mcp::bare(api).run("write", "zoo:writer", args).await.refused("consent_pending");
     refused["consent_id"].as_str().unwrap().to_owned()
 }
@@ -31,7 +31,7 @@ fn path_of(id: &str) -> String {
     format!("/console/permissions?request={id}")
 }
 
-fn decision_of(id: &str) -> String {
+pub(super) fn decision_of(id: &str) -> String {
     format!("/console/consent/{id}/decision")
 }
 

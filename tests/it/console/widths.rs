@@ -11,7 +11,7 @@ use crate::support::{Browser, Mcp, SESSION, Stage, Tenant, Tool, Upstream, Visit
 const FACTS: &str = "JSON.stringify({
     wide: document.documentElement.scrollWidth > innerWidth,
     main: document.querySelector('main').scrollWidth > document.querySelector('main').clientWidth,
-    active: document.querySelectorAll('script, img, svg:not(.chart), iframe, object, embed, [onerror], [onload]').length,
+    active: document.querySelectorAll('script:not([src*=static]), img, svg:not(.chart), iframe, object, embed, [onerror], [onload]').length,
     nameless: [...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter(f => !f.labels.length).length,
     styled: getComputedStyle(document.querySelector('nav')).display,
 })";
@@ -28,7 +28,9 @@ async fn hostile(stage: &Stage) -> (Tenant, Upstream) {
     let upstream = Upstream::handshake(HOSTILE.iter().map(tool).collect()).await;
     tenant.add("up", &upstream).await;
     let version = tenant.platform.get("/api/v1/policy").await.expect(200)["version"].clone();
-    let body = json!({"version": version, "mode": "always_ask", "rules": []});
+    let rule = json!({"id": "r".repeat(64), "effect": "deny", "match": {"tool": format!("none:{}", HOSTILE[2])},
+        "message": HOSTILE[1]});
+    let body = json!({"version": version, "mode": "always_ask", "rules": [rule]});
     tenant.platform.ask(reqwest::Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
     (tenant, upstream)
 }
@@ -58,6 +60,7 @@ fn pages((record, request): (&str, &str), tool: &str, key: &str) -> Vec<(&'stati
         ("record", format!("/console/activity/{record}")),
         ("permissions", "/console/permissions".to_owned()),
         ("request", format!("/console/permissions?request={request}")),
+        ("policy", "/console/policy".to_owned()),
         ("servers", "/console/servers".to_owned()),
         ("server", "/console/servers/up".to_owned()),
         ("tool", format!("/console/servers/up?tool={tool}")),

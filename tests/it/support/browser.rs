@@ -75,6 +75,11 @@ impl Browser {
         browser
     }
 
+    /// Lets scripts of pages run, in those that are opened from now on.
+    pub async fn allow_scripts(&mut self) {
+        self.ask("Emulation.setScriptExecutionDisabled", json!({"value": false})).await;
+    }
+
     /// Opens a page, and waits until it is loaded.
     pub async fn open(&mut self, url: &str) {
         let opened = self.ask("Page.navigate", json!({ "url": url })).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::Path;
 use axum::response::Response;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use serde_json::Map;
 
 use super::id_of;
@@ -30,11 +30,7 @@ pub(in crate::faces::console) async fn create(visit: PageVisit) -> Response {
 }
 
 /// Shows a new key. Where that fails, the page says that there is one all the same.
-async fn shown(
-    visit: &PageVisit,
-    created: &KeyCreated,
-    replaced: Option<(String, DateTime<Utc>)>,
-) -> Response {
+async fn shown(visit: &PageVisit, created: &KeyCreated, replaced: Option<(String, &KeyRotated)>) -> Response {
     let shown = new_key(visit, created, replaced).await;
     shown
         .unwrap_or_else(|error| visit.failed_with(Section::Keys, &error, &unshown(&created.key.name, &error)))
@@ -105,7 +101,7 @@ pub(in crate::faces::console) async fn on_key(
     let href = format!("{}/{id}", Section::Keys.href());
     match verb.as_str() {
         "rotate" => match rotated(&visit, &id).await {
-            Ok(rotated) => shown(&visit, &rotated.created, Some((href, rotated.ends_at))).await,
+            Ok(rotated) => shown(&visit, &rotated.created, Some((href, &rotated))).await,
             Err(error) => visit.failed(Section::Keys, &error),
         },
         "revoke" => visit.answer_act(Section::Keys, &href, revoked(&visit, &id).await),

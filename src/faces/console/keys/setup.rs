@@ -2,7 +2,6 @@
 
 use askama::Template;
 use axum::response::Response;
-use chrono::{DateTime, Utc};
 use http::StatusCode;
 
 use super::href_of;
@@ -11,7 +10,7 @@ use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::PageVisit;
-use crate::gateway::{GatewayError, KeyCreated};
+use crate::gateway::{GatewayError, KeyCreated, KeyRotated};
 
 /// Memory of the page, in bytes. It is taken before a key is made, so that no key is made that cannot be shown.
 pub(super) const NEW_KEY_MEMORY_BYTES: usize = 64 * 1024;
@@ -33,6 +32,8 @@ struct ClientSetup {
 struct ReplacedKey {
     href: String,
     ends: Moment,
+    /// Number of decisions for other keys that end with it.
+    grants_ended: i64,
 }
 
 #[derive(Template)]
@@ -52,14 +53,14 @@ struct NewKeyPage<'a> {
     setups: Vec<ClientSetup>,
 }
 
-/// Returns the page that shows a new key, which replaces the key of a page until a time.
+/// Returns the page that shows a new key, and the page of the key that it replaces, with what becomes of that.
 ///
 /// # Errors
 /// Error of [`PageVisit::show`]. The key exists all the same.
 pub(super) async fn new_key(
     visit: &PageVisit,
     created: &KeyCreated,
-    replaced: Option<(String, DateTime<Utc>)>,
+    replaced: Option<(String, &KeyRotated)>,
 ) -> Result<Response, GatewayError> {
     let (key, secret, url) = (&created.key, created.secret.as_str(), format!("{}/mcp", visit.base_url()));
     let setups = match key.role.may(Action::UseTools) {
@@ -73,7 +74,11 @@ pub(super) async fn new_key(
         role: key.role.as_str(),
         secret,
         href: href_of(key.id),
-        replaced: replaced.map(|(href, at)| ReplacedKey { href, ends: Moment::new(at, visit.now()) }),
+        replaced: replaced.map(|(href, rotated)| ReplacedKey {
+            href,
+            ends: Moment::new(rotated.ends_at, visit.now()),
+            grants_ended: rotated.grants_ended,
+        }),
         url: &url,
         setups,
     };

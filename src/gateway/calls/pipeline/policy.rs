@@ -88,7 +88,8 @@ impl<'a> PolicySubject<'a> {
         }
     }
 
-    fn facts(&self) -> RiskFacts<'a> {
+    /// Returns the facts by which the risk is assessed.
+    pub(in crate::gateway::calls) fn facts(&self) -> RiskFacts<'a> {
         RiskFacts {
             name: &self.tool.canonical,
             tier: self.tier,
@@ -112,13 +113,14 @@ impl<'a> PolicySubject<'a> {
     }
 
     /// Returns whether a person is asked about each such call, whatever the policy says.
-    fn is_asked_always(&self) -> bool {
+    pub(in crate::gateway::calls) fn is_asked_always(&self) -> bool {
         let is_ask = self.execution() == Some(PageExecution::Ask);
         self.page.is_some_and(|page| (is_ask && page.asks_for_permission()) || (page.asks && page.sends()))
     }
 }
 
-fn entrance(source: Source) -> Entrance {
+/// Returns the way by which a call of this source comes in.
+pub(in crate::gateway::calls) fn entrance(source: Source) -> Entrance {
     match source {
         Source::Mcp => Entrance::Mcp,
         Source::Direct => Entrance::Direct,

@@ -1,0 +1,222 @@
+//! The page of the tenant's policy: its rules, a form that changes them, what they would have asked, and why they decide as they do.
+
+mod draft;
+mod explanation;
+mod replay;
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::Path;
+use axum::response::{IntoResponse, Redirect, Response};
+use http::StatusCode;
+
+use self::draft::{Draft, Editor};
+use self::explanation::{ExplainForm, Explanation};
+use self::replay::CheckedDraft;
+use super::act::{VisitorAct, perform};
+use super::moment::Moment;
+use super::nav::{Nav, Section};
+use super::page_visit::{PageVisit, status_of};
+use super::text::{LongText, indented};
+use crate::domain::tenant::Action;
+use crate::faces::query::cursor::{DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
+use crate::faces::query::params::{ParamNames, Params};
+use crate::gateway::{GatewayError, PolicyView};
+use crate::store::PolicyVersion;
+
+/// Parameters of the page.
+const PARAMS: ParamNames = &["version"];
+/// Memory of the page, in bytes: its versions, and the rules in force as loaded and as text.
+const PAGE_MEMORY_BYTES: usize = DEFINITIONS_MEMORY_BYTES + 1024 * 1024;
+/// Most versions that are listed.
+const VERSIONS_MAX: usize = 20;
+
+/// Version in the list.
+struct VersionLine {
+    version: i64,
+    href: String,
+    mode: String,
+    rules: usize,
+    by: String,
+    created: Moment,
+    /// True if it is in force.
+    is_there: bool,
+}
+
+#[derive(Template)]
+#[template(path = "policy.html", config = "src/faces/console/askama.toml")]
+struct PolicyPage {
+    nav: Nav,
+    csrf: String,
+    /// Reason why something was not done; `None` if it was.
+    failure: Option<String>,
+    version: i64,
+    mode: &'static str,
+    warnings: Vec<String>,
+    /// Rules in force; `None` where the form has them.
+    rules: Option<LongText>,
+    /// Form for other rules; `None` for roles that change none.
+    editor: Option<Editor>,
+    checked: Option<CheckedDraft>,
+    explain: ExplainForm,
+    explanation: Option<Explanation>,
+    versions: Vec<VersionLine>,
+    has_more_versions: bool,
+}
+
+/// Parts of the page that answer a form.
+#[derive(Default)]
+struct Answers {
+    failure: Option<String>,
+    /// Rules that the visitor wrote; `None` before.
+    draft: Option<Draft>,
+    checked: Option<CheckedDraft>,
+    explain: ExplainForm,
+    explanation: Option<Explanation>,
+}
+
+/// Shows the page.
+pub(super) async fn show(visit: PageVisit) -> Response {
+    let page = page(&visit, StatusCode::OK, Answers::default()).await;
+    visit.answer_read(("policy.get", None), Section::Policy, page)
+}
+
+async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result<Response, GatewayError> {
+    let caller = visit.caller();
+    caller.authorise(Action::SeePolicies)?;
+    visit.needs_tenant()?;
+    let given = visit.given(PARAMS)?;
+    let wanted = Params::of(&given, PARAMS)?.count("version", 0, u32::MAX as usize)?;
+    let wanted = i64::try_from(wanted).ok().filter(|wanted| *wanted > 0);
+    visit.expect(PAGE_MEMORY_BYTES).await?;
+    let tenants = &visit.gateway().tenants;
+    let PolicyView { version, mode, rules, warnings } = tenants.read_policy(caller, None).await?;
+    let list =
+        async |before, limit| tenants.list_policies(caller, None, before, limit, DEFINITIONS_BYTES_MAX).await;
+    let earlier = match wanted {
+        Some(wanted) => {
+            let found = list(wanted + 1, 1).await?.into_iter().find(|row| row.version == wanted);
+            Some(found.ok_or(GatewayError::NotFound("version"))?)
+        }
+        None => None,
+    };
+    let mut versions = list(i64::MAX, VERSIONS_MAX as i64 + 1).await?;
+    let has_more_versions = versions.len() > VERSIONS_MAX;
+    versions.truncate(VERSIONS_MAX);
+    let is_conflict = status == StatusCode::CONFLICT;
+    let changes = caller.role.may(Action::ManageKeys);
+    let editor = changes.then(|| Editor::of((version, mode, &rules), answers.draft, earlier.as_ref()));
+    let shown = match earlier.filter(|_| !changes) {
+        Some(earlier) => Some(earlier.rules),
+        None => {
+            (!changes || is_conflict || editor.as_ref().is_some_and(Editor::is_too_long)).then_some(rules)
+        }
+    };
+    let nav = visit.nav(Section::Policy);
+    let page = PolicyPage {
+        csrf: nav.csrf.clone(),
+        nav,
+        failure: answers.failure,
+        version,
+        mode: mode.as_str(),
+        warnings,
+        rules: shown.map(|rules| LongText::of(&indented(&rules))),
+        editor,
+        checked: answers.checked,
+        explain: answers.explain,
+        explanation: answers.explanation,
+        versions: versions.iter().map(|row| line(visit, row, version)).collect(),
+        has_more_versions,
+    };
+    visit.show(status, &page).await
+}
+
+fn line(visit: &PageVisit, row: &PolicyVersion, there: i64) -> VersionLine {
+    let rules = serde_json::from_str::<Vec<serde::de::IgnoredAny>>(&row.rules);
+    VersionLine {
+        version: row.version,
+        href: format!("{}?version={}", Section::Policy.href(), row.version),
+        mode: row.mode.clone().unwrap_or_default(),
+        rules: rules.map_or(0, |rules| rules.len()),
+        by: row.created_by.map_or_else(|| "the platform operator".to_owned(), |key| format!("key {key}")),
+        created: Moment::new(row.created_at, visit.now()),
+        is_there: row.version == there,
+    }
+}
+
+/// Changes, checks or explains the policy, and shows what came of it.
+pub(super) async fn on_policy(Path(verb): Path<String>, visit: PageVisit) -> Response {
+    match verb.as_str() {
+        "update" => update(&visit).await,
+        "check" => {
+            let page = check(&visit).await;
+            visit.answer_read(("policy.explain", None), Section::Policy, page)
+        }
+        "explain" => {
+            let page = explain(&visit).await;
+            visit.answer_read(("policy.explain", None), Section::Policy, page)
+        }
+        _ => visit.failed(Section::Policy, &GatewayError::NotFound("page")),
+    }
+}
+
+async fn update(visit: &PageVisit) -> Response {
+    let draft = Draft::of(visit);
+    let act = VisitorAct { fields: draft.fields(), ..VisitorAct::new("policy.update", Action::ManageKeys) };
+    let (gateway, caller, sent) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()), draft.clone());
+    let work = async move { gateway.tenants.put_policy(&caller, None, sent.document()?).await };
+    let error = match perform(visit, act, work).await {
+        Ok(_) => return Redirect::to(Section::Policy.href()).into_response(),
+        Err(error @ (GatewayError::Invalid { .. } | GatewayError::Conflict(_) | GatewayError::Limit(_))) => {
+            error
+        }
+        Err(error) => return visit.failed(Section::Policy, &error),
+    };
+    let answers = Answers { failure: Some(why(&error)), draft: Some(draft), ..Answers::default() };
+    let page = page(visit, status_of(&error).0, answers).await;
+    page.unwrap_or_else(|error| visit.failed(Section::Policy, &error))
+}
+
+/// Returns what is said of a change that was not made.
+fn why(error: &GatewayError) -> String {
+    match error {
+        GatewayError::Conflict(_) => {
+            "Somebody else changed the policy meanwhile, so nothing was saved. Your rules are in the form, those in force \
+             below it: save again to replace them."
+                .to_owned()
+        }
+        error => error.to_string(),
+    }
+}
+
+/// Checks rules that are not saved, and says what they would have asked in the last week.
+async fn check(visit: &PageVisit) -> Result<Response, GatewayError> {
+    visit.caller().authorise(Action::SeePolicies)?;
+    visit.needs_tenant()?;
+    let draft = Draft::of(visit);
+    let (status, failure, checked) = match draft.document() {
+        Ok(document) => (StatusCode::OK, None, Some(CheckedDraft::of(visit, &document).await?)),
+        Err(error) => (StatusCode::BAD_REQUEST, Some(error.to_string()), None),
+    };
+    page(visit, status, Answers { failure, draft: Some(draft), checked, ..Answers::default() }).await
+}
+
+/// Explains what the policies say of a call that is not made.
+async fn explain(visit: &PageVisit) -> Result<Response, GatewayError> {
+    visit.caller().authorise(Action::SeePolicies)?;
+    visit.needs_tenant()?;
+    let explain = ExplainForm::of(visit);
+    let explained = match explain.request() {
+        Ok(request) => visit.gateway().calls.explain(visit.caller(), &request).await,
+        Err(error) => Err(error),
+    };
+    let (status, failure, explanation) = match explained {
+        Ok(explained) => (StatusCode::OK, None, Some(Explanation::of(&explained))),
+        Err(error @ GatewayError::Forbidden(_)) => return Err(error),
+        // no such tool
+        Err(error @ GatewayError::Refused(_)) => (StatusCode::NOT_FOUND, Some(error.to_string()), None),
+        Err(error) => (status_of(&error).0, Some(error.to_string()), None),
+    };
+    page(visit, status, Answers { failure, explain, explanation, ..Answers::default() }).await
+}

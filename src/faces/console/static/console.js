@@ -1,0 +1,253 @@
+/*
+ * The one script of the console. Every page works without it; with it,
+ *   - the number of permission requests that wait is in the title and the navigation of every page, as it is now,
+ *   - the part of a page with data-live is asked for again when its content has changed: "activity" and "permissions" when the server
+ *     says so (server-sent events, /console/events), "overview" every 15 s,
+ *   - j and k move between permission requests, a and d from a request to its buttons. A button is pressed as any other.
+ * A part is asked for at most every 2 s, never while the page is hidden or paused, and less often after errors. Nothing is asked any
+ * more once the session has ended. What comes is the same page, written by the server's templates; it is read without running
+ * anything, and put in place node by node, so that focus, open details and typed texts stay.
+ */
+'use strict';
+(() => {
+  const EVENTS = '/console/events';
+  const PAUSE_MS = 2000; // least time between two requests for a part
+  const OVERVIEW_MS = 15000;
+  const RETRY_MS = 2000; // first pause after an error; each further one is twice as long
+  const RETRY_MAX_MS = 60000;
+  const GUARD_MS = 700; // decisions right after a list has moved are meant for another place
+
+  const nav = document.querySelector('header nav');
+  if (!nav) return;
+  const who = document.querySelector('header .who').textContent;
+  const title = document.title;
+  const region = document.querySelector('[data-live]');
+  const kind = region ? region.dataset.live : '';
+  let isStopped = false;
+  let isPaused = false;
+
+  /* what is said: a line at the top of the page, which screen readers read out */
+  const line = document.createElement('p');
+  line.className = 'live quiet';
+  const said = document.createElement('span');
+  said.setAttribute('role', 'status');
+  line.append(said);
+  document.querySelector('main').prepend(line);
+  const say = (text) => {
+    if (said.textContent !== text) said.textContent = text;
+  };
+  const stop = (text) => {
+    isStopped = true;
+    clearTimeout(timer);
+    hangUp();
+    const again = document.createElement('a');
+    again.href = location.href;
+    again.textContent = 'Load it again';
+    line.replaceChildren(said, ' ', again);
+    line.classList.add('failure');
+    say(text);
+  };
+  const LOGGED_OUT = 'Logged out: log in again.';
+  const isLogin = (answer) => answer.type === 'opaqueredirect' || answer.status === 401;
+
+  /* number of requests that wait */
+  let waiting = Number.parseInt(nav.querySelector('.count')?.textContent ?? '0', 10) || 0;
+  const count = (now) => {
+    if (now > waiting) say(now === 1 ? 'A permission request waits.' : `${now} permission requests wait.`);
+    waiting = now;
+    document.title = now > 0 ? `(${now}) ${title}` : title;
+    const link = nav.querySelector('a[href="/console/permissions"]');
+    if (!link) return;
+    link.querySelector('.count')?.remove();
+    if (now > 0) {
+      const [badge, rest] = [document.createElement('span'), document.createElement('span')];
+      [badge.className, badge.textContent] = ['count', String(now)];
+      [rest.className, rest.textContent] = ['hidden', ' waiting'];
+      badge.append(rest);
+      link.append(badge);
+    }
+  };
+  count(waiting);
+
+  /* putting a newer part in the place of the one that is shown */
+  let movedAt = -GUARD_MS;
+  const remove = (node) => {
+    if (node.contains(document.activeElement)) return; // somebody is at it
+    node.remove();
+    if (node.id) movedAt = performance.now();
+  };
+  const update = (old, now) => {
+    if (old.isEqualNode(now)) return;
+    if (old.nodeType !== Node.ELEMENT_NODE) {
+      old.nodeValue = now.nodeValue;
+      return;
+    }
+    const isOwn = (name) => name === 'open' && old.nodeName === 'DETAILS';
+    for (const { name } of [...old.attributes]) {
+      if (!now.hasAttribute(name) && !isOwn(name)) old.removeAttribute(name);
+    }
+    for (const { name, value } of now.attributes) {
+      if (old.getAttribute(name) !== value && !isOwn(name)) old.setAttribute(name, value);
+    }
+    const named = new Map([...old.children].filter((child) => child.id).map((child) => [child.id, child]));
+    const stays = new Set([...now.children].map((child) => child.id));
+    const isAlike = (one, other) => one.nodeName === other.nodeName && !one.id && !other.id;
+    let at = old.firstChild;
+    const next = () => {
+      const passed = at;
+      at = at.nextSibling;
+      return passed;
+    };
+    for (const wanted of [...now.childNodes]) {
+      while (at && at.id && !stays.has(at.id)) remove(next());
+      const known = wanted.id && named.get(wanted.id);
+      if (known) {
+        while (at && at !== known && !at.id) remove(next());
+        if (at === known) next();
+        else old.insertBefore(known, at);
+        update(known, wanted);
+      } else if (at && isAlike(at, wanted)) {
+        update(next(), wanted);
+      } else {
+        old.insertBefore(document.importNode(wanted, true), at);
+        if (wanted.id) movedAt = performance.now();
+      }
+    }
+    while (at) remove(next());
+  };
+
+  /* asking for a part again */
+  const least = kind === 'overview' ? OVERVIEW_MS : PAUSE_MS;
+  let [timer, askedAt, failures] = [0, Date.now(), 0];
+  let [isAsking, isWanted] = [false, false];
+  const ask = async () => {
+    const answer = await fetch(location.href, {
+      headers: { 'X-Console-Refresh': '1' },
+      redirect: 'manual',
+      cache: 'no-store',
+    });
+    if (isLogin(answer)) return stop(LOGGED_OUT);
+    if (answer.status >= 400 && answer.status < 500 && answer.status !== 429) return stop('This page has changed.');
+    if (!answer.ok) throw new Error(answer.status);
+    const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+    const now = page.querySelector(`[data-live="${kind}"]`);
+    if (page.querySelector('header .who')?.textContent !== who) {
+      return stop('Somebody else is logged in, or another tenant is chosen.');
+    }
+    if (!now) return stop('This page has changed.');
+    if (!isPaused) update(region, now);
+  };
+  const want = () => {
+    if (!region || isStopped) return;
+    isWanted = true;
+    if (timer || isAsking || isPaused || document.hidden) return;
+    const pause = failures ? Math.min(RETRY_MS * 2 ** failures, RETRY_MAX_MS) : 0;
+    timer = setTimeout(run, Math.max(askedAt + Math.max(least, pause) - Date.now(), 0));
+  };
+  const run = async () => {
+    [timer, askedAt, isAsking, isWanted] = [0, Date.now(), true, false];
+    try {
+      await ask();
+      failures = 0;
+    } catch {
+      failures += 1;
+      isWanted = true;
+    }
+    isAsking = false;
+    if (isWanted || kind === 'overview') want();
+  };
+
+  /* hearing of news */
+  let stream = null;
+  let retry = RETRY_MS;
+  const hangUp = () => {
+    stream?.close();
+    stream = null;
+  };
+  const listen = () => {
+    if (stream || isStopped || document.hidden) return;
+    stream = new EventSource(EVENTS);
+    stream.addEventListener('open', () => {
+      retry = RETRY_MS;
+    });
+    stream.addEventListener('permissions', (event) => {
+      count(Number(event.data));
+      if (kind === 'permissions') want();
+    });
+    stream.addEventListener('activity', () => {
+      if (kind === 'activity') want();
+    });
+    stream.addEventListener('error', () => {
+      // otherwise the browser comes back by itself
+      if (stream?.readyState === EventSource.CLOSED) lost();
+    });
+  };
+  const lost = async () => {
+    hangUp();
+    const asked = new AbortController();
+    try {
+      const answer = await fetch(EVENTS, { redirect: 'manual', cache: 'no-store', signal: asked.signal });
+      if (isLogin(answer)) return stop(LOGGED_OUT);
+    } catch {
+      // the gateway is away
+    } finally {
+      asked.abort();
+    }
+    setTimeout(listen, retry * (0.5 + Math.random()));
+    retry = Math.min(retry * 2, RETRY_MAX_MS);
+  };
+
+  if (region) {
+    const button = document.createElement('button');
+    [button.type, button.className, button.textContent] = ['button', 'plain', 'Pause updates'];
+    button.addEventListener('click', () => {
+      isPaused = !isPaused;
+      clearTimeout(timer);
+      timer = 0;
+      button.textContent = isPaused ? 'Go on with updates' : 'Pause updates';
+      if (!isPaused) want();
+    });
+    line.append(' ', button);
+    document.addEventListener(
+      'submit',
+      (event) => {
+        if (performance.now() - movedAt >= GUARD_MS || !region.contains(event.target)) return;
+        event.preventDefault();
+        say('The list has just moved, and nothing was sent: look again.');
+      },
+      true,
+    );
+  }
+  document.addEventListener('visibilitychange', () => {
+    if (document.hidden) {
+      clearTimeout(timer);
+      timer = 0;
+      hangUp();
+    } else {
+      listen();
+      if (isWanted || kind === 'overview') want();
+    }
+  });
+
+  /* keys */
+  document.addEventListener('keydown', (event) => {
+    const isTyping = event.target.closest?.('input, textarea, select, [contenteditable]');
+    if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    const cards = [...document.querySelectorAll('article.card')];
+    const at = cards.findIndex((card) => card.contains(document.activeElement));
+    const button = (decision) => cards[at]?.querySelector(`button[value="${decision}"]`);
+    const to = {
+      j: () => cards[Math.min(at + 1, cards.length - 1)],
+      k: () => cards[Math.max(at - 1, 0)],
+      a: () => button('allow_once'),
+      d: () => button('reject_once'),
+    }[event.key];
+    const found = to?.();
+    if (!found) return;
+    event.preventDefault();
+    found.focus();
+  });
+
+  listen();
+  if (kind === 'overview') want();
+})();

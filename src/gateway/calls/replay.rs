@@ -1,0 +1,306 @@
+//! Replay of policies: what rules would have said of the calls of the last week, as far as the records of the calls tell.
+//!
+//! Records keep no arguments that a rule could read. Where a condition on arguments matters, the outcome is unknown, and the
+//! risk is that of the tool and its operation. Remembered decisions, changes of definitions and prompts of hosts count nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+use uuid::Uuid;
+
+use super::Calls;
+use super::explain::is_mismatched;
+use super::pipeline::policy::{PolicySubject, entrance};
+use crate::domain::activity::Source;
+use crate::domain::annotations::Tier;
+use crate::domain::id::KeyId;
+use crate::domain::operation::{OperationType, Variant};
+use crate::domain::policy::{Effect, PastDecision, PolicyCall, PolicyDocument, PolicyLayers, PolicyMode};
+use crate::domain::risk::{Risk, RiskFacts, Sensitivity, TrustTier};
+use crate::domain::tenant::Action;
+use crate::domain::text_enum::text_enum;
+use crate::gateway::clock;
+use crate::gateway::error::GatewayError;
+use crate::gateway::tenants::Caller;
+use crate::store::{PastCalls, PastTimes};
+
+/// Days that are looked at, each in a query of its own.
+const DAYS: i64 = 7;
+/// Most groups of calls of one day; further ones are counted as left out.
+const GROUPS_MAX: i64 = 2000;
+/// Most entries of a report.
+const REPORTED_MAX: usize = 50;
+/// Arguments of a call whose own are not known.
+const NO_ARGUMENTS: &str = "{}";
+
+text_enum! {
+    /// Outcome that rules would have had for a past call.
+    pub enum PastOutcome {
+        /// The call would have run.
+        Allowed = "allowed",
+        /// A person would have been asked.
+        Asked = "asked",
+        /// The call would not have run.
+        Denied = "denied",
+        /// The outcome depends on arguments, or on times, that the replay does not know.
+        Unknown = "unknown",
+    }
+}
+
+impl From<Option<Effect>> for PastOutcome {
+    fn from(effect: Option<Effect>) -> PastOutcome {
+        match effect {
+            Some(Effect::Allow) => PastOutcome::Allowed,
+            Some(Effect::Ask) => PastOutcome::Asked,
+            Some(Effect::Deny) => PastOutcome::Denied,
+            None => PastOutcome::Unknown,
+        }
+    }
+}
+
+/// Past calls of one tool with one outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplayedCalls {
+    /// Canonical name of the tool.
+    pub tool: String,
+    /// Outcome of the calls.
+    pub outcome: PastOutcome,
+    /// Rule that decides, or on whose condition the outcome depends; `None` if the mode decides.
+    pub rule: Option<Arc<str>>,
+    /// Number of calls.
+    pub calls: i64,
+}
+
+/// Report on the calls of the last week.
+#[derive(Debug, Default)]
+pub struct ReplayReport {
+    /// Numbers of calls by outcome, in the order of [`PastOutcome::ALL`].
+    pub by_outcome: [i64; PastOutcome::ALL.len()],
+    /// Number of calls that were not looked at: those of rare groups.
+    pub left_out: i64,
+    /// Calls that would not simply have run, those with the most calls first.
+    pub entries: Vec<ReplayedCalls>,
+    /// True if there are more entries than are listed.
+    pub has_more: bool,
+}
+
+/// Sums of a replay under way.
+#[derive(Default)]
+struct Sums {
+    report: ReplayReport,
+    entries: HashMap<(String, PastOutcome, Option<Arc<str>>), i64>,
+}
+
+impl Sums {
+    fn add(&mut self, past: &PastCalls, decided: PastDecision) {
+        let outcome = PastOutcome::from(decided.effect);
+        if let Some(sum) = self.report.by_outcome.get_mut(outcome as usize) {
+            *sum += past.calls;
+        }
+        if outcome != PastOutcome::Allowed {
+            let tool = format!("{}:{}", past.server, past.tool);
+            *self.entries.entry((tool, outcome, decided.rule)).or_default() += past.calls;
+        }
+    }
+
+    fn report(self) -> ReplayReport {
+        let entry = |((tool, outcome, rule), calls)| ReplayedCalls { tool, outcome, rule, calls };
+        let mut entries: Vec<ReplayedCalls> = self.entries.into_iter().map(entry).collect();
+        entries.sort_unstable_by(|a, b| {
+            b.calls.cmp(&a.calls).then_with(|| a.tool.cmp(&b.tool)).then_with(|| a.rule.cmp(&b.rule))
+        });
+        let has_more = entries.len() > REPORTED_MAX;
+        entries.truncate(REPORTED_MAX);
+        ReplayReport { entries, has_more, ..self.report }
+    }
+}
+
+/// Rules to be tried, and those who called.
+struct Replay<'a> {
+    caller: &'a Caller,
+    document: &'a PolicyDocument,
+    /// Value of `policy_mode` that holds for the tenant now.
+    mode: PolicyMode,
+    times: PastTimes,
+    callers: HashMap<Option<Uuid>, Arc<Caller>>,
+}
+
+impl Calls {
+    /// Says what rules of the tenant would have said of the calls of the last 7 days that a policy decided on. Nothing is
+    /// run or changed.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] without a tenant, [`GatewayError::Busy`] if too many reports
+    /// of the tenant are under way, or [`GatewayError::Unavailable`].
+    pub async fn replay(
+        &self,
+        caller: &Caller,
+        document: &PolicyDocument,
+    ) -> Result<ReplayReport, GatewayError> {
+        caller.authorise(Action::SeePolicies)?;
+        let looks = document.rules.looks_at_times() || self.options.policy.looks_at_times();
+        let mut replay = Replay {
+            caller,
+            document,
+            mode: self.tenants.stand_in(caller, None)?.settings.policy_mode,
+            times: if looks { PastTimes::Quarters } else { PastTimes::Ignored },
+            callers: HashMap::new(),
+        };
+        let (now, mut sums) = (clock::now(), Sums::default());
+        for day in 0..DAYS {
+            let range = (now - TimeDelta::days(day + 1), now - TimeDelta::days(day));
+            let groups = self.log.count_past_calls(caller, range, replay.times, GROUPS_MAX).await?;
+            let total = groups.first().map_or(0, |group| group.total);
+            sums.report.left_out += total - groups.iter().map(|group| group.calls).sum::<i64>();
+            self.upstreams
+                .in_turn(caller.tenant_id().0, || {
+                    for past in &groups {
+                        sums.add(past, self.decide_past(&mut replay, past));
+                    }
+                })
+                .await;
+        }
+        Ok(sums.report())
+    }
+
+    /// Decides a group of past calls.
+    fn decide_past(&self, replay: &mut Replay<'_>, past: &PastCalls) -> PastDecision {
+        let Some(calling) = self.caller_of(replay, past.principal) else {
+            return PastDecision { effect: None, rule: None };
+        };
+        if replay.times == PastTimes::Ignored && calling.policies.key.rules.looks_at_times() {
+            return PastDecision { effect: None, rule: None };
+        }
+        let name = format!("{}:{}", past.server, past.tool);
+        let (tier, operation) = (tier_of(past), operation_of(past));
+        let settings = &calling.settings;
+        let sensitivity = past.intent_sensitivity.as_deref().and_then(Sensitivity::parse);
+        let (entrance, at) = (entrance(Source::parse(&past.source).unwrap_or(Source::Mcp)), past.at);
+        let catalogue = replay.caller.catalogue();
+        let subject = catalogue.as_ref().and_then(|all| all.tool(&name)).map(|tool| PolicySubject {
+            tool,
+            page: tool.shape.page.as_deref(),
+            tier,
+            operation,
+            is_mismatched: is_mismatched(settings, tool, operation.variant()),
+            sensitivity,
+            arguments: NO_ARGUMENTS,
+            entrance,
+            at,
+        });
+        let facts = match &subject {
+            // a change of now says nothing about calls of then
+            Some(subject) => RiskFacts { is_changed: false, ..subject.facts() },
+            None => RiskFacts {
+                name: &name,
+                tier,
+                open_world: None,
+                trust: TrustTier::Configured,
+                is_sensitive: false,
+                is_changed: false,
+                is_mismatched: false,
+                operation,
+                sensitivity,
+                arguments: NO_ARGUMENTS,
+            },
+        };
+        let call = PolicyCall {
+            facts: &facts,
+            risk: Risk::assess(&facts),
+            entrance,
+            at,
+            is_asked_always: subject.as_ref().is_some_and(PolicySubject::is_asked_always),
+        };
+        let layers = PolicyLayers {
+            deployment: &self.options.policy,
+            tenant: &replay.document.rules,
+            key: &calling.policies.key.rules,
+            mode: mode_of(replay, settings.policy_mode),
+            remembered: None,
+            has_host_prompt: false,
+        };
+        layers.evaluate_past(&call)
+    }
+
+    /// Returns who called, with the settings and policies of now; of keys that are gone, and of people, those of the tenant.
+    fn caller_of(&self, replay: &mut Replay<'_>, principal: Option<Uuid>) -> Option<Arc<Caller>> {
+        if let Some(known) = replay.callers.get(&principal) {
+            return Some(Arc::clone(known));
+        }
+        let found = self.tenants.stand_in(replay.caller, principal.map(KeyId));
+        let found = found.or_else(|_| self.tenants.stand_in(replay.caller, None)).ok()?;
+        replay.callers.insert(principal, Arc::clone(&found));
+        Some(found)
+    }
+}
+
+/// Returns the mode that would hold for a key: another one than the tenant's is the key's own.
+fn mode_of(replay: &Replay<'_>, of_key: PolicyMode) -> PolicyMode {
+    match replay.document.mode {
+        Some(mode) if of_key == replay.mode => mode,
+        _ => of_key,
+    }
+}
+
+fn tier_of(past: &PastCalls) -> Tier {
+    past.tier.as_deref().and_then(Tier::parse).unwrap_or(Tier::Unknown)
+}
+
+/// Returns the operation type of the calls: that of their variant, or else the declared one.
+fn operation_of(past: &PastCalls) -> OperationType {
+    let variant = past.tool_variant.as_deref().and_then(Variant::parse).map(Variant::operation);
+    let declared = past.intent_type.as_deref().and_then(OperationType::parse);
+    variant.or(declared).unwrap_or(OperationType::Destructive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn past(tool: &str, calls: i64) -> PastCalls {
+        PastCalls {
+            server: "s".to_owned(),
+            tool: tool.to_owned(),
+            tier: Some("read".to_owned()),
+            tool_variant: None,
+            intent_type: Some("read".to_owned()),
+            intent_sensitivity: None,
+            source: "mcp".to_owned(),
+            principal: None,
+            at: chrono::DateTime::UNIX_EPOCH,
+            calls,
+            total: calls,
+        }
+    }
+
+    #[test]
+    fn calls_are_added_up_by_tool_outcome_and_rule() {
+        let mut sums = Sums::default();
+        let rule: Arc<str> = "r".into();
+        let decided = |effect| PastDecision { effect, rule: Some(Arc::clone(&rule)) };
+        sums.add(&past("a", 2), decided(Some(Effect::Ask)));
+        sums.add(&past("a", 3), decided(Some(Effect::Ask)));
+        sums.add(&past("b", 9), decided(None));
+        sums.add(&past("c", 7), decided(Some(Effect::Allow)));
+        for n in 0..REPORTED_MAX {
+            sums.add(&past(&format!("d{n}"), 1), decided(Some(Effect::Deny)));
+        }
+        let report = sums.report();
+        assert_eq!(report.by_outcome, [7, 5, REPORTED_MAX as i64, 9]);
+        let first: Vec<(&str, PastOutcome, i64)> =
+            report.entries.iter().take(2).map(|entry| (&*entry.tool, entry.outcome, entry.calls)).collect();
+        assert_eq!(first, [("s:b", PastOutcome::Unknown, 9), ("s:a", PastOutcome::Asked, 5)]);
+        assert!(report.has_more && report.entries.len() == REPORTED_MAX);
+    }
+
+    #[test]
+    fn the_variant_says_the_operation_and_what_is_unreadable_is_severe() {
+        let mut call = past("a", 1);
+        assert_eq!((operation_of(&call), tier_of(&call)), (OperationType::Read, Tier::Read));
+        call.tool_variant = Some("call_tool_write".to_owned());
+        assert_eq!(operation_of(&call), OperationType::Write);
+        (call.tool_variant, call.intent_type, call.tier) = (None, Some("odd".to_owned()), None);
+        assert_eq!((operation_of(&call), tier_of(&call)), (OperationType::Destructive, Tier::Unknown));
+    }
+}

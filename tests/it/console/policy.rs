@@ -1,0 +1,280 @@
+//! The policy of a tenant: who sees it, who changes it, and why a call is decided as it is.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden};
+use crate::support::{Api, Gateway, Stage, Upstream, Visitor, settle, upstream};
+
+const SOON: Duration = Duration::from_secs(5);
+const PATH: &str = "/console/policy";
+const UPDATE: &str = "/console/policy/update";
+
+/// The rules in the form of a page, as they would be sent.
+fn edited(page: &str) -> Value {
+    let (_, rest) = page.split_once("<textarea id=\"p-rules\"").expect("the form");
+    let text = rest.split_once(">\n").unwrap().1.split("</textarea>").next().unwrap();
+    let text = [("&#60;", "<"), ("&#62;", ">"), ("&#34;", "\""), ("&#39;", "'"), ("&#38;", "&")]
+        .iter()
+        .fold(text.to_owned(), |text, (escaped, plain)| text.replace(escaped, plain));
+    serde_json::from_str(&text).expect("JSON")
+}
+
+async fn in_force(api: &Api) -> Value {
+    api.get("/api/v1/policy").await.expect(200)
+}
+
+#[tokio::test]
+async fn rules_are_changed_here_and_a_conflict_shows_both() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let other = Gateway::start(&stage.database, &[]).await;
+    let admin = tenant.admin().await;
+    let visitor = Visitor::with_key(&stage.gateway, &admin).await;
+    let empty = visitor.get(PATH).await;
+    empty.expect(200);
+    assert!(
+        empty.text.contains("There is no version yet") && empty.text.contains("<dd>observe</dd>"),
+        "{empty:?}"
+    );
+    assert_eq!((edited(&empty.text), hidden(&empty.text, "version")), (json!([]), "0".to_owned()));
+    let first = json!([{"id": "no-drop", "effect": "deny", "match": {"tool": "pg:drop"}}]);
+    let send = async |version: &str, mode: &str, rules: &Value| {
+        // as browsers send it
+        let rules = serde_json::to_string_pretty(rules).unwrap().replace('\n', "\r\n");
+        visitor.post(UPDATE, &[("version", version), ("mode", mode), ("rules", &rules)]).await
+    };
+    let done = send("0", "by_risk", &first).await;
+    assert_eq!((done.status, done.header("location")), (303, PATH));
+    let policy = in_force(&admin).await;
+    assert_eq!(
+        (&policy["version"], &policy["mode"], &policy["rules"]),
+        (&json!(1), &json!("by_risk"), &first)
+    );
+    let record = tenant.records("tool=policy.update&source=console&status=success", 1).await.remove(0);
+    let recorded: Value = serde_json::from_str(record["arguments"].as_str().unwrap()).unwrap();
+    assert_eq!((&record["type"], &recorded["body"]["mode"]), (&json!("policy"), &json!("by_risk")));
+    let page = visitor.get(PATH).await.text;
+    assert!(page.contains("matches no tool that is known now"), "a warning: {page}");
+    assert!(page.contains(&admin.id), "who made the version: {page}");
+    assert_eq!(edited(&page), first);
+
+    // somebody else is faster
+    let theirs = json!([{"id": "theirs", "effect": "ask"}]);
+    let body = json!({"version": 1, "rules": theirs});
+    other.ask_as(&admin).ask(Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
+    let mine = json!([{"id": "mine", "effect": "allow"}]);
+    let refused = send(&hidden(&page, "version"), "", &mine).await;
+    refused.expect(409);
+    assert!(
+        refused.text.contains("nothing was saved") && refused.text.contains("In force now"),
+        "{refused:?}"
+    );
+    assert_eq!(edited(&refused.text), mine);
+    assert!(refused.text.contains("&#34;theirs&#34;"), "{refused:?}");
+    assert_eq!(in_force(&admin).await["rules"], theirs);
+    send(&hidden(&refused.text, "version"), "", &mine).await.expect(303);
+    assert_eq!(
+        (&in_force(&admin).await["rules"], &in_force(&admin).await["mode"]),
+        (&mine, &json!("by_risk"))
+    );
+
+    // and back to an earlier version
+    let page = visitor.get(PATH).await.text;
+    let earlier = attributes(&page, "href").into_iter().find(|href| href.ends_with("?version=1")).unwrap();
+    let earlier = visitor.get(&earlier).await.text;
+    assert_eq!((edited(&earlier), hidden(&earlier, "version")), (first.clone(), "3".to_owned()));
+    assert!(
+        earlier.contains("the rules of version 1") && earlier.contains("value=\"by_risk\" selected"),
+        "{earlier}"
+    );
+    for (query, status) in [("version=9", 404), ("version=0", 400), ("version=x", 400), ("odd=1", 400)] {
+        visitor.get(&format!("{PATH}?{query}")).await.expect(status);
+    }
+    for (rules, says) in [
+        ("[", "rules is no JSON"),
+        ("{}", "rules must be a list"),
+        (r#"[{"id":"a","effect":"den"}]"#, "rules[0].effect"),
+        (r#"[{"id":"a","effect":"deny","when":"args.n >"}]"#, "rules[0].when"),
+    ] {
+        let refused = visitor.post(UPDATE, &[("version", "3"), ("mode", ""), ("rules", rules)]).await;
+        refused.expect(400);
+        assert!(refused.text.contains(says) && refused.text.contains(&escaped(rules)), "{says}: {refused:?}");
+    }
+    assert_eq!(in_force(&admin).await["version"], 3);
+}
+
+#[tokio::test]
+async fn long_rules_fit_into_the_form_and_longer_ones_do_not() {
+    let stage = Stage::start().await;
+    let admin = stage.tenant("acme").await.admin().await;
+    let visitor = Visitor::with_key(&stage.gateway, &admin).await;
+    let rule = |n: usize| json!({"id": format!("r{n}"), "effect": "deny", "match": {"tool": format!("pg:t{n}")}, "message": "m".repeat(80)});
+    let rules = Value::from((0..200).map(rule).collect::<Vec<_>>()).to_string();
+    assert!(rules.len() > 16 * 1024);
+    visitor.post(UPDATE, &[("version", "0"), ("mode", ""), ("rules", &rules)]).await.expect(303);
+    let page = visitor.get(PATH).await.text;
+    let again = edited(&page).to_string();
+    visitor.post(UPDATE, &[("version", "1"), ("mode", ""), ("rules", &again)]).await.expect(303);
+    let large = "x".repeat(300 * 1024);
+    let csrf = visitor.csrf().await;
+    let form = |path, field, value: &str| visitor.form(path, &[("csrf", csrf.as_str()), (field, value)]);
+    assert_eq!(visitor.send(form(UPDATE, "rules", &large)).await.status, 413);
+    assert_eq!(visitor.send(form("/console/keys/create", "name", &rules)).await.status, 413);
+    let nobody = Visitor::of(&stage.gateway);
+    let stranger = nobody.form(UPDATE, &[("rules", rules.as_str())]);
+    assert_eq!(nobody.send(stranger).await.status, 413, "long forms are of people who are logged in");
+    // what was made elsewhere and is longer is shown, and not edited
+    let rules: Vec<Value> = (0..400).map(|n| json!({"id": format!("r{n}"), "effect": "deny", "match": {"tool": format!("pg:t{n}")}, "message": "m".repeat(150)})).collect();
+    let body = json!({"version": 2, "rules": rules});
+    admin.ask(Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
+    let page = visitor.get(PATH).await.text;
+    assert!(
+        page.contains("too long for this form")
+            && page.contains("r399")
+            && form_to(&page, "/update").is_none()
+    );
+}
+
+#[tokio::test]
+async fn roles_see_and_change_policies_as_over_the_api() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let body = json!({"version": 0, "rules": [{"id": "own-rule", "effect": "ask"}]});
+    tenant.platform.ask(Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
+    let fields = [("version", "1"), ("mode", ""), ("rules", "[]")];
+    for (api, sees) in [
+        (tenant.auditor().await, true),
+        (tenant.operator().await, true),
+        (tenant.agent().await, false),
+        (tenant.approver().await, false),
+    ] {
+        let visitor = Visitor::with_key(&stage.gateway, &api).await;
+        let page = visitor.get(PATH).await;
+        page.expect(if sees { 200 } else { 403 });
+        assert_eq!(page.text.contains("own-rule"), sees, "{page:?}");
+        assert!(form_to(&page.text, "/update").is_none(), "{page:?}");
+        let links = attributes(&visitor.get("/console").await.text, "href");
+        assert_eq!(links.contains(&PATH.to_owned()), sees);
+        visitor.post(UPDATE, &fields).await.expect(403);
+        for verb in ["check", "explain"] {
+            let asked = visitor
+                .post(&format!("{PATH}/{verb}"), &[("version", "1"), ("rules", "[]"), ("tool", "a:b")])
+                .await;
+            assert_eq!(asked.status == 403, !sees, "{verb}: {asked:?}");
+        }
+    }
+    let refused = async |query: &str| {
+        let items =
+            tenant.platform.items(&format!("/api/v1/activity?source=console&status=blocked&{query}")).await;
+        items.len()
+    };
+    settle(4, SOON, || refused("tool=policy.update")).await;
+    settle(2, SOON, || refused("tool=policy.get")).await;
+    assert_eq!(in_force(&tenant.platform).await["version"], 1);
+    // another tenant has a policy of its own, and the platform operator none
+    let stranger = Visitor::with_key(&stage.gateway, &stage.tenant("other").await.admin().await).await;
+    assert!(!stranger.get(PATH).await.text.contains("own-rule"));
+    let platform = Visitor::with_key(&stage.gateway, &stage.platform()).await;
+    platform.get(PATH).await.expect(403);
+    platform.post(UPDATE, &fields).await.expect(403);
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    visitor.send(visitor.form(UPDATE, &fields)).await.expect(403);
+    visitor.post("/console/policy/odd", &[]).await.expect(404);
+}
+
+#[tokio::test]
+async fn a_call_is_explained_as_over_the_api() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("zoo", &upstream).await;
+    let rules =
+        json!([{"id": "many", "effect": "ask", "match": {"tool": "zoo:writer"}, "when": "args.n > 2"}]);
+    let body = json!({"version": 0, "mode": "always_allow", "rules": rules});
+    tenant.platform.ask(Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
+    let agent = tenant.agent().await;
+    let own =
+        json!({"version": 0, "rules": [{"id": "of-the-key", "effect": "deny", "match": {"tool": "zoo:*"}}]});
+    tenant
+        .platform
+        .ask(Method::PUT, &format!("/api/v1/keys/{}/policy", agent.id), Some(&own))
+        .await
+        .expect(200);
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
+    let explain = async |fields: &[(&str, &str)]| visitor.post("/console/policy/explain", fields).await;
+    let asked = explain(&[("tool", "zoo:writer"), ("args", r#"{"n": 3}"#)]).await;
+    asked.expect(200);
+    for part in [
+        "A person is asked first.",
+        "by rule many",
+        "the person at the agent&#39;s own client",
+        "&#34;n&#34;: 3",
+    ] {
+        assert!(asked.text.contains(part), "{part}: {asked:?}");
+    }
+    assert_harmless(&asked.text);
+    let few = explain(&[("tool", "zoo:writer"), ("args", r#"{"n": 1}"#)]).await;
+    assert!(few.text.contains("The call runs.") && few.text.contains("&#39;when&#39; is false"), "{few:?}");
+    let denied = explain(&[("tool", "zoo:writer"), ("key_id", &agent.id), ("endpoint", "direct")]).await;
+    assert!(
+        denied.text.contains("The call does not run.") && denied.text.contains("of-the-key"),
+        "{denied:?}"
+    );
+    assert!(denied.text.contains("value=\"direct\" selected"), "{denied:?}");
+    for (fields, status, says) in [
+        (vec![], 400, "name a tool"),
+        (vec![("tool", "zoo:writ")], 404, "did you mean"),
+        (vec![("tool", "zoo:writer"), ("args", "[]")], 400, "args must be a JSON object"),
+        (vec![("tool", "zoo:writer"), ("key_id", "x")], 400, "must be the id of a key"),
+        (vec![("tool", "zoo:writer"), ("key_id", "0199aaaa-0000-7000-8000-000000000001")], 404, "not found"),
+        (vec![("tool", "zoo:writer"), ("tool_variant", "odd")], 400, "tool_variant must be one of"),
+    ] {
+        let refused = explain(&fields).await;
+        refused.expect(status);
+        assert!(refused.text.contains(says), "{says}: {refused:?}");
+    }
+    assert_eq!(upstream.counts().calls, 0, "nothing runs");
+}
+
+#[tokio::test]
+async fn hostile_texts_stay_texts_in_rules_and_questions() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let admin = tenant.admin().await;
+    let visitor = Visitor::with_key(&stage.gateway, &admin).await;
+    let auditor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
+    for (version, text) in HOSTILE.iter().enumerate() {
+        let rules =
+            json!([{"id": "r", "effect": "deny", "match": {"tool": format!("s:{text}")}, "message": text}]);
+        let sent = rules.to_string();
+        let fields = [("version", version.to_string()), ("mode", String::new()), ("rules", sent)];
+        let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        visitor.post(UPDATE, &fields).await.expect(303);
+        assert_eq!(in_force(&admin).await["rules"], rules);
+        let page = visitor.get(PATH).await;
+        page.expect(200);
+        assert_harmless(&page.text);
+        // characters that nobody sees are escapes in the form, and the rules stay the same
+        assert_eq!(edited(&page.text), rules, "{text:?}");
+        let checked = visitor.post("/console/policy/check", &fields).await;
+        checked.expect(200);
+        assert_harmless(&checked.text);
+        assert_eq!(edited(&checked.text), rules, "{text:?}");
+        assert_harmless(&auditor.get(PATH).await.text);
+        let question = [
+            ("tool", *text),
+            ("args", *text),
+            ("key_id", *text),
+            ("tool_variant", *text),
+            ("endpoint", *text),
+        ];
+        assert_harmless(&auditor.post("/console/policy/explain", &question).await.text);
+        let tool = auditor.post("/console/policy/explain", &[("tool", *text)]).await;
+        tool.expect(404);
+        assert_harmless(&tool.text);
+        assert!(tool.text.contains(&escaped(text)), "{text:?}: {tool:?}");
+    }
+}
