@@ -55,7 +55,7 @@ pub use credentials::{FieldSecrets, Headers};
 pub use error::GatewayError;
 pub use life::Lifecycle;
 pub use log::{
-    Act, Acting, ActivityLog, Attempt, Attempted, Client, HourOfCalls, Log, LogMeasures, LogVitals, News,
+    Act, Acting, ActivityLog, Attempt, Attempted, Client, CountedHour, Log, LogMeasures, LogVitals, News,
     ReadAttempt, ReadUnderWay, RecordUnavailable, RefusedAttempt, TailReach,
 };
 pub use mailbox::{Mailbox, REPLY_BYTES_MAX, ReplyEnd};

@@ -11,7 +11,7 @@ use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
 
-use self::draft::{Draft, Editor};
+use self::draft::{Editor, PolicyDraft};
 use self::explanation::{ExplainForm, Explanation};
 use self::replay::CheckedDraft;
 use super::act::{VisitorAct, perform};
@@ -70,7 +70,7 @@ struct PolicyPage {
 struct Answers {
     failure: Option<String>,
     /// Rules that the visitor wrote; `None` before.
-    draft: Option<Draft>,
+    draft: Option<PolicyDraft>,
     checked: Option<CheckedDraft>,
     explain: ExplainForm,
     explanation: Option<Explanation>,
@@ -162,7 +162,7 @@ pub(super) async fn on_policy(Path(verb): Path<String>, visit: PageVisit) -> Res
 }
 
 async fn update(visit: &PageVisit) -> Response {
-    let draft = Draft::of(visit);
+    let draft = PolicyDraft::of(visit);
     let act = VisitorAct { fields: draft.fields(), ..VisitorAct::new("policy.update", Action::ManageKeys) };
     let (gateway, caller, sent) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()), draft.clone());
     let work = async move { gateway.tenants.put_policy(&caller, None, sent.document()?).await };
@@ -194,7 +194,7 @@ fn why(error: &GatewayError) -> String {
 async fn check(visit: &PageVisit) -> Result<Response, GatewayError> {
     visit.caller().authorise(Action::SeePolicies)?;
     visit.needs_tenant()?;
-    let draft = Draft::of(visit);
+    let draft = PolicyDraft::of(visit);
     let (status, failure, checked) = match draft.document() {
         Ok(document) => (StatusCode::OK, None, Some(CheckedDraft::of(visit, &document).await?)),
         Err(error) => (StatusCode::BAD_REQUEST, Some(error.to_string()), None),

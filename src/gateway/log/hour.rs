@@ -30,7 +30,7 @@ impl Owned for HourKey {
 
 /// Calls of an hour.
 #[derive(Debug)]
-pub struct HourOfCalls {
+pub struct CountedHour {
     /// Start of the hour.
     pub start: DateTime<Utc>,
     /// Numbers of calls by minute and outcome.
@@ -41,7 +41,7 @@ pub struct HourOfCalls {
 
 /// Hours that were counted a moment ago.
 #[derive(Debug)]
-pub(super) struct Hours(Recent<HourKey, Arc<HourOfCalls>>);
+pub(super) struct Hours(Recent<HourKey, Arc<CountedHour>>);
 
 impl Default for Hours {
     fn default() -> Hours {
@@ -59,13 +59,13 @@ impl Log {
         &self,
         caller: &Caller,
         (start, end): (DateTime<Utc>, DateTime<Utc>),
-    ) -> Result<Arc<HourOfCalls>, GatewayError> {
+    ) -> Result<Arc<CountedHour>, GatewayError> {
         let key = HourKey(caller.tenant_id(), caller.own_records()?);
         let count = async {
             let minutes = self.count_minutes(caller, (start, end)).await?;
             let scope = SummaryScope { key: None, tier: None, not_read: false, start, end };
             let summary = self.summarize_activity(caller, scope).await?;
-            Ok(Arc::new(HourOfCalls { start, minutes, summary }))
+            Ok(Arc::new(CountedHour { start, minutes, summary }))
         };
         self.hours.0.get(key, count).await
     }

@@ -11,7 +11,7 @@ mod tail;
 
 pub use self::activity::{ActivityLog, Attempted, LogMeasures, LogVitals, RecordUnavailable};
 pub use self::attempt::{Attempt, Client};
-pub use self::hour::HourOfCalls;
+pub use self::hour::CountedHour;
 pub use self::reads::{ReadAttempt, ReadUnderWay};
 pub use self::reports::{Act, Acting, RefusedAttempt};
 pub use self::tail::{News, TailReach};

@@ -318,6 +318,7 @@ async fn a_stream_ends_with_its_session_and_does_not_lengthen_it() {
     let ended = async { while hints.next().await.is_some() {} };
     tokio::time::timeout(ENDED, ended).await.expect("the end of the stream");
     // what a page asks by itself is no use of the session
+    stage.database.connect().await.execute("delete from web_sessions").await.unwrap();
     let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
     stage
         .database

@@ -12,7 +12,7 @@ const EDITED_BYTES_MAX: usize = 64 * 1024;
 
 /// Rules that a visitor sent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Draft {
+pub(super) struct PolicyDraft {
     /// Version that the rules replace, as sent.
     version: String,
     /// Mode to set, as a word; empty to leave it alone.
@@ -21,17 +21,17 @@ pub(super) struct Draft {
     rules: String,
 }
 
-impl Draft {
+impl PolicyDraft {
     /// Takes the rules of the form.
-    pub(super) fn of(visit: &PageVisit) -> Draft {
+    pub(super) fn of(visit: &PageVisit) -> PolicyDraft {
         let [version, mode] = ["version", "mode"].map(|name| visit.field(name).trim().to_owned());
         // browsers send line ends of two characters
-        Draft { version, mode, rules: visit.field("rules").replace("\r\n", "\n").trim().to_owned() }
+        PolicyDraft { version, mode, rules: visit.field("rules").replace("\r\n", "\n").trim().to_owned() }
     }
 
     /// Returns the fields for the record of a change.
     pub(super) fn fields(&self) -> Vec<(&'static str, String)> {
-        let Draft { version, mode, rules } = self.clone();
+        let PolicyDraft { version, mode, rules } = self.clone();
         vec![("version", version), ("mode", mode), ("rules", rules)]
     }
 
@@ -80,7 +80,7 @@ impl Editor {
     /// the rules in force.
     pub(super) fn of(
         (version, mode, rules): (i64, PolicyMode, &str),
-        draft: Option<Draft>,
+        draft: Option<PolicyDraft>,
         earlier: Option<&PolicyVersion>,
     ) -> Editor {
         let (chosen, text, earlier) = match (draft, earlier) {
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_draft_is_read_as_a_document_and_faults_name_their_place() {
-        let draft = |version: &str, mode: &str, rules: &str| Draft {
+        let draft = |version: &str, mode: &str, rules: &str| PolicyDraft {
             version: version.to_owned(),
             mode: mode.to_owned(),
             rules: rules.to_owned(),
