@@ -14,6 +14,8 @@ use crate::support::{ADMIN, Browser, Gateway, SESSION, Stage, Visitor, settle, u
 
 /// A change is on the page within this: hints are a second apart, and updates two.
 const SOON: Duration = Duration::from_secs(10);
+/// The overview is asked for every 15 s.
+const OVERVIEW: Duration = Duration::from_secs(30);
 /// Streams end within this after their session.
 const ENDED: Duration = Duration::from_secs(10);
 
@@ -27,7 +29,11 @@ async fn browser(visitor: &Visitor) -> Browser {
 
 /// Waits until a script of the test has this value in the page.
 async fn shows(browser: &mut Browser, script: &str, expected: Value) {
-    let deadline = std::time::Instant::now() + SOON;
+    shows_within(SOON, browser, script, expected).await;
+}
+
+async fn shows_within(bound: Duration, browser: &mut Browser, script: &str, expected: Value) {
+    let deadline = std::time::Instant::now() + bound;
     loop {
         let found = browser.evaluate(script).await;
         if found == expected {
@@ -233,6 +239,9 @@ async fn a_paused_or_hidden_page_stays_as_it_is() {
     // the hint has come, and only the number changes
     shows(&mut browser, "document.title", json!("(1) Permissions · mcpproxy")).await;
     let cards = "document.querySelectorAll('article.card').length";
+    // by now it would have been asked for again
+    browser.evaluate("window.told = performance.now()").await;
+    shows(&mut browser, "performance.now() > told + 4000", json!(true)).await;
     assert_eq!(browser.evaluate(cards).await, json!(0));
     browser.evaluate("document.querySelector('main p.live button').click()").await;
     shows(&mut browser, cards, json!(1)).await;
@@ -248,6 +257,28 @@ async fn a_paused_or_hidden_page_stays_as_it_is() {
     asked(&agent, &json!({"n": 2})).await;
     browser.evaluate(&hide(false)).await;
     shows(&mut browser, cards, json!(2)).await;
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn the_overview_is_made_anew_from_time_to_time() {
+    let stage = Stage::start().await;
+    let other = Gateway::start(&stage.database, &[]).await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    asked(&agent, &json!({"n": 1})).await;
+    tenant.records("type=tool_call", 1).await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let mut browser = browser(&visitor).await;
+    browser.open(&format!("{}/console", visitor.base)).await;
+    browser.evaluate("document.querySelector('[data-live] details').open = true").await;
+    asked(&other.ask_as(&agent), &json!({"n": 2})).await;
+    let numbers =
+        "[...document.querySelectorAll('.legend li')].map(item => parseInt(item.textContent)).join()";
+    let is_open = "document.querySelector('[data-live] details').open";
+    assert_eq!(browser.evaluate(numbers).await, json!("0,0,1,0"));
+    shows_within(OVERVIEW, &mut browser, numbers, json!("0,0,2,0")).await;
+    assert_eq!(browser.evaluate(is_open).await, json!(true));
     browser.close().await;
 }
 

@@ -126,6 +126,12 @@ async fn times_of_rules_count() {
     };
     assert_eq!(counts(&check(&visitor, "always_allow", &window(0)).await), [0, 0, 2, 0]);
     assert_eq!(counts(&check(&visitor, "always_allow", &window(12)).await), [2, 0, 0, 0]);
+    let on = |days: i64| {
+        let day = (at + chrono::TimeDelta::days(days)).format("%a").to_string().to_lowercase();
+        json!([{"id": "t", "effect": "deny", "match": {"time": {"days": [day]}}}])
+    };
+    assert_eq!(counts(&check(&visitor, "always_allow", &on(0)).await), [0, 0, 2, 0]);
+    assert_eq!(counts(&check(&visitor, "always_allow", &on(-1)).await), [2, 0, 0, 0]);
     // rules of a key with times cannot be told without them
     let body = json!({"version": 0, "rules": window(0)});
     tenant
