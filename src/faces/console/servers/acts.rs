@@ -152,7 +152,7 @@ async fn act_on_server(visit: &PageVisit, name: &str, verb: &str) -> Result<(), 
             ServerVerb::RemoveOauth => return servers.remove_oauth(&caller, &name).await,
             ServerVerb::Disconnect => {
                 let id = Uuid::try_parse(&connection).map_err(|_| GatewayError::NotFound("connection"))?;
-                return servers.remove_connection(&caller, &name, id).await;
+                return gateway.connect.disconnect(&caller, &name, id).await;
             }
         };
         done.map(drop)

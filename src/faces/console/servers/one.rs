@@ -130,7 +130,7 @@ async fn server(visit: &PageVisit, name: &str) -> Result<Response, GatewayError>
     let approved = |tool: &ToolView| tool.approved_definition.as_ref().map_or(0, String::len);
     page.fit(tools.iter().map(|tool| tool.definition.len() + approved(tool)));
     let connections = match server.oauth {
-        Some(_) => servers.list_connections(visit.caller(), name).await?,
+        Some(_) => visit.gateway().connect.list(visit.caller(), name).await?,
         None => Vec::new(),
     };
     let login = login(visit, &server, &connections);
