@@ -215,6 +215,11 @@ impl PageVisit {
         self.expecting(bytes).await
     }
 
+    /// Gives back the memory that was taken for the page.
+    pub(super) fn release(&self) {
+        *self.memory.lock() = None;
+    }
+
     /// Takes memory as [`PageVisit::expect`] does, as a part of an act that outlives the request.
     pub(super) fn expecting(
         &self,

@@ -106,7 +106,8 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
     versions.truncate(VERSIONS_MAX);
     let is_conflict = status == StatusCode::CONFLICT;
     let changes = caller.role.may(Action::ManageKeys);
-    let editor = changes.then(|| Editor::of((version, mode, &rules), answers.draft, earlier.as_ref()));
+    let editor =
+        changes.then(|| Editor::of((version, mode, &rules), answers.draft, earlier.as_ref(), is_conflict));
     let shown = match earlier.filter(|_| !changes) {
         Some(earlier) => Some(earlier.rules),
         None => {
@@ -163,7 +164,12 @@ pub(super) async fn on_policy(Path(verb): Path<String>, visit: PageVisit) -> Res
 
 async fn update(visit: &PageVisit) -> Response {
     let draft = PolicyDraft::of(visit);
-    let act = VisitorAct { fields: draft.fields(), ..VisitorAct::new("policy.update", Action::ManageKeys) };
+    let act = VisitorAct::new("policy.update", Action::ManageKeys);
+    // as REST records it, where the form can be read
+    let act = match draft.sent() {
+        Some(sent) => VisitorAct { sent: Some(sent), ..act },
+        None => VisitorAct { fields: draft.fields(), ..act },
+    };
     let (gateway, caller, sent) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()), draft.clone());
     let work = async move { gateway.tenants.put_policy(&caller, None, sent.document()?).await };
     let error = match perform(visit, act, work).await {

@@ -40,10 +40,18 @@ pub(super) fn short(text: &str, chars_max: usize) -> String {
 
 /// Returns JSON text with a line for each value. Names, strings and numbers stay as they are spelt.
 pub(super) fn indented(json: &str) -> String {
-    let mut out = String::with_capacity(json.len() * 2);
+    indented_within(json, usize::MAX).text
+}
+
+/// Returns JSON text as [`indented`] does, cut after about `bytes_max` bytes: no more of it is written.
+pub(super) fn indented_within(json: &str, bytes_max: usize) -> LongText {
+    let mut out = String::new();
     let (mut level, mut is_string, mut is_escaped) = (0_usize, false, false);
     let mut last = ' ';
-    for c in json.chars() {
+    for (at, c) in json.char_indices() {
+        if out.len() >= bytes_max {
+            return LongText { text: out, left_out: Some(json.len() - at) };
+        }
         if is_string {
             out.push(c);
             is_string = is_escaped || c != '"';
@@ -70,7 +78,7 @@ pub(super) fn indented(json: &str) -> String {
         }
         last = c;
     }
-    out
+    LongText { text: out, left_out: None }
 }
 
 /// Returns JSON text with escapes for characters in strings that nobody sees. Its value is as it was.
@@ -99,6 +107,14 @@ mod tests {
         assert_eq!(escaped, "[\"a\\u202eb\\udb40\\udc41é\"]");
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(value(&escaped), value(json));
+    }
+
+    #[test]
+    fn no_more_of_json_is_written_than_is_shown() {
+        let deep = format!("{}{}", "[".repeat(30), "0,".repeat(1_000_000));
+        let cut = indented_within(&deep, 1000);
+        assert!(cut.text.len() < 1100 && cut.left_out.is_some_and(|left| left > 1_900_000));
+        assert_eq!(indented_within("[1]", 1000).left_out, None);
     }
 
     #[test]

@@ -75,6 +75,12 @@ async fn rules_are_changed_here_and_a_conflict_shows_both() {
     assert_eq!(edited(&refused.text), mine);
     assert!(refused.text.contains("&#34;theirs&#34;"), "{refused:?}");
     assert_eq!(in_force(&admin).await["rules"], theirs);
+    // a check of an older draft does not make it a newer one
+    let fields = [("version", "1"), ("mode", ""), ("rules", "[]")];
+    let checked = visitor.post(&format!("{PATH}/check"), &fields).await;
+    checked.expect(200);
+    assert_eq!(hidden(&checked.text, "version"), "1");
+    send(&hidden(&checked.text, "version"), "", &json!([])).await.expect(409);
     send(&hidden(&refused.text, "version"), "", &mine).await.expect(303);
     assert_eq!(
         (&in_force(&admin).await["rules"], &in_force(&admin).await["mode"]),

@@ -1,5 +1,7 @@
 //! Rules in the form of the page, and how they are read.
 
+use serde_json::{Map, Value};
+
 use crate::domain::policy::{PolicyDocument, PolicyMode, RuleSet};
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::{indented, with_escapes};
@@ -53,6 +55,19 @@ impl PolicyDraft {
     }
 }
 
+impl PolicyDraft {
+    /// Returns the draft as a body of REST; `None` if it is none.
+    pub(super) fn sent(&self) -> Option<Value> {
+        let mut body = Map::new();
+        body.insert("version".to_owned(), self.version.parse::<i64>().ok()?.into());
+        body.insert("rules".to_owned(), serde_json::from_str(&self.rules).ok()?);
+        if !self.mode.is_empty() {
+            body.insert("mode".to_owned(), self.mode.clone().into());
+        }
+        Some(Value::Object(body))
+    }
+}
+
 /// Mode to choose.
 pub(super) struct ModeOption {
     /// Mode as a word.
@@ -78,11 +93,15 @@ pub(super) struct Editor {
 impl Editor {
     /// Creates the form for a policy in force. It begins with what the visitor wrote, else with an earlier version, else with
     /// the rules in force.
+    /// A draft goes on replacing the version that it was begun with, unless the visitor has just been shown a newer one.
     pub(super) fn of(
         (version, mode, rules): (i64, PolicyMode, &str),
         draft: Option<PolicyDraft>,
         earlier: Option<&PolicyVersion>,
+        has_seen_newer: bool,
     ) -> Editor {
+        let begun = draft.as_ref().and_then(|draft| draft.version.parse().ok());
+        let replaces = begun.filter(|_| !has_seen_newer).unwrap_or(version);
         let (chosen, text, earlier) = match (draft, earlier) {
             (Some(draft), _) => (draft.mode, with_escapes(&draft.rules), None),
             (None, Some(row)) => {
@@ -94,7 +113,7 @@ impl Editor {
         let option =
             |mode: PolicyMode| ModeOption { word: mode.as_str(), is_chosen: mode.as_str() == chosen };
         Editor {
-            version,
+            version: replaces,
             mode: mode.as_str(),
             modes: PolicyMode::ALL.map(option).into(),
             text: Some(text).filter(|text| text.len() <= EDITED_BYTES_MAX),
@@ -140,8 +159,8 @@ mod tests {
     #[test]
     fn long_rules_are_not_edited_here() {
         let rules = format!(r#"[{{"id":"a","effect":"deny","message":"{}"}}]"#, "x".repeat(EDITED_BYTES_MAX));
-        assert!(Editor::of((1, PolicyMode::Observe, &rules), None, None).is_too_long());
-        let shown = Editor::of((1, PolicyMode::Observe, "[]"), None, None);
+        assert!(Editor::of((1, PolicyMode::Observe, &rules), None, None, false).is_too_long());
+        let shown = Editor::of((1, PolicyMode::Observe, "[]"), None, None, false);
         assert_eq!(
             (shown.text.as_deref(), shown.modes.iter().any(|mode| mode.is_chosen)),
             (Some("[]"), false)

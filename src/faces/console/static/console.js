@@ -19,7 +19,9 @@
 
   const nav = document.querySelector('header nav');
   if (!nav) return;
-  const who = document.querySelector('header .who').textContent;
+  // of the session and its tenant: another one's forms are never put into this page
+  const session = (page) => page.querySelector('header input[name="csrf"]')?.value;
+  const own = session(document);
   const title = document.title;
   const region = document.querySelector('[data-live]');
   const kind = region ? region.dataset.live : '';
@@ -131,7 +133,7 @@
     if (!answer.ok) throw new Error(answer.status);
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
     const now = page.querySelector(`[data-live="${kind}"]`);
-    if (page.querySelector('header .who')?.textContent !== who) {
+    if (session(page) !== own) {
       return stop('Somebody else is logged in, or another tenant is chosen.');
     }
     if (!now) return stop('This page has changed.');
@@ -188,6 +190,7 @@
     try {
       const answer = await fetch(EVENTS, { redirect: 'manual', cache: 'no-store', signal: asked.signal });
       if (isLogin(answer)) return stop(LOGGED_OUT);
+      if (answer.status >= 400 && answer.status < 500 && answer.status !== 429) return stop('You are not let in any more.');
     } catch {
       // the gateway is away
     } finally {

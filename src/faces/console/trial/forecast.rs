@@ -2,6 +2,7 @@
 
 use crate::domain::operation::Variant;
 use crate::domain::policy::{Assurance, Ruling};
+use crate::domain::tenant::Action;
 use crate::faces::console::page_visit::PageVisit;
 use crate::gateway::{Rehearsed, ToolRequest};
 
@@ -18,21 +19,29 @@ pub(super) struct Forecast {
 /// Returns the forecast of a call without arguments.
 pub(super) async fn bare(visit: &PageVisit, variant: Variant, request: ToolRequest) -> Forecast {
     let rehearsed = visit.gateway().calls.rehearse_bare(visit.attempt(), variant, request).await;
-    let mut forecast = Forecast::of(&rehearsed);
+    let mut forecast = Forecast::of(&rehearsed, sees_policies(visit));
     forecast.notes.push("The arguments are not looked at yet: they may change this.".to_owned());
     forecast
 }
 
 /// Returns the forecast of a call as it was filled in.
 pub(super) async fn whole(visit: &PageVisit, variant: Variant, request: ToolRequest) -> Forecast {
-    Forecast::of(&visit.gateway().calls.rehearse(visit.attempt(), variant, request).await)
+    Forecast::of(
+        &visit.gateway().calls.rehearse(visit.attempt(), variant, request).await,
+        sees_policies(visit),
+    )
+}
+
+/// Returns whether a visitor may see why a policy decides as it does. Others see what becomes of a call, as the call itself tells.
+fn sees_policies(visit: &PageVisit) -> bool {
+    visit.caller().role.may(Action::SeePolicies)
 }
 
 impl Forecast {
-    fn of(rehearsed: &Rehearsed) -> Forecast {
+    fn of(rehearsed: &Rehearsed, sees_policies: bool) -> Forecast {
         let Rehearsed { refusal, verdict, warnings } = rehearsed;
         let mut notes = warnings.clone();
-        if let Some(verdict) = verdict {
+        if let Some(verdict) = verdict.as_ref().filter(|_| sees_policies) {
             let signals: Vec<&str> = verdict.risk.signals.iter().map(|signal| signal.as_str()).collect();
             let reasons =
                 if signals.is_empty() { String::new() } else { format!(" ({})", signals.join(", ")) };
@@ -54,12 +63,17 @@ impl Forecast {
                     Some(Assurance::Approver) | None => "another person, with role approver or admin",
                 };
                 notes.extend(ask.map(|ask| format!("The request waits {} s for an answer.", ask.ttl_s)));
-                (format!("This call would ask: {who} has to allow it."), "open")
+                (
+                    format!(
+                        "This call would ask, unless it has been allowed already: {who} has to allow it."
+                    ),
+                    "open",
+                )
             }
-            Some(Ruling::WouldAsk) => {
+            Some(Ruling::WouldAsk) if sees_policies => {
                 ("This call would run; if the mode were not observe, it would ask.".into(), "good")
             }
-            Some(Ruling::WouldDeny) => {
+            Some(Ruling::WouldDeny) if sees_policies => {
                 ("This call would run; if the mode were not observe, it would be refused.".into(), "good")
             }
             _ => ("This call would run.".to_owned(), "good"),

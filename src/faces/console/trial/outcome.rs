@@ -4,7 +4,7 @@ use crate::domain::json;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::permissions;
-use crate::faces::console::text::{LongText, indented, short};
+use crate::faces::console::text::{LongText, indented_within, short};
 use crate::gateway::{CallOutcome, Refused};
 
 /// Most parts of a result that are shown.
@@ -76,7 +76,7 @@ impl OutcomeShown {
                 let mut shown =
                     OutcomeShown::new(visit, "failed: the server answered with an error", "bad", None);
                 let error = std::str::from_utf8(raw).unwrap_or_default();
-                shown.structured = Some(LongText::of(&indented(error)));
+                shown.structured = Some(indented_within(error, TEXTS_BYTES_MAX));
                 shown
             }
             CallOutcome::Refused(refused) => OutcomeShown::refused(visit, refused),
@@ -105,13 +105,14 @@ impl OutcomeShown {
             json::find_members(raw, ["content", "structuredContent"]).unwrap_or_default();
         let mut left = TEXTS_BYTES_MAX;
         let mut parts = content.and_then(json::elements).into_iter().flatten();
-        for part in parts.by_ref().take(PARTS_MAX) {
+        while left > 0 && self.parts.len() < PARTS_MAX {
+            let Some(part) = parts.next() else { break };
             let part = part_of(part, left);
             left = left.saturating_sub(part.text.as_ref().map_or(0, |long| long.text.len()));
             self.parts.push(part);
         }
         self.has_more = parts.next().is_some();
-        self.structured = structured.map(|raw| LongText::within(&indented(raw), left));
+        self.structured = structured.map(|raw| indented_within(raw, left));
         self
     }
 }
@@ -148,7 +149,7 @@ fn part_of(raw: &str, bytes_max: usize) -> ResultPart {
         }
         _ => ResultPart {
             note: note("part of a kind that the console does not know".to_owned()),
-            text: Some(LongText::within(&indented(raw), bytes_max)),
+            text: Some(indented_within(raw, bytes_max)),
         },
     }
 }

@@ -88,16 +88,29 @@ async fn page(visit: &PageVisit, step: Step) -> Result<Response, GatewayError> {
     let mut failure = None;
     let (mut foreseen, mut outcome) = (None, None);
     match (arguments, step) {
-        (Err(fault), _) => {
+        (Err(fault), step) => {
+            if step == Step::Call {
+                let refused = RefusedAttempt {
+                    kind: RecordKind::ToolCall,
+                    tool: Some(&asked.tool),
+                    body: None,
+                    code: "invalid_arguments",
+                    message: &fault,
+                };
+                visit.gateway().log.record_refused(visit.attempt(), &refused);
+            }
             failure = Some(format!("The arguments were not understood, and nothing was run. {fault}"));
         }
         (Ok(arguments), Step::Check) => {
             foreseen = Some(forecast::whole(visit, variant, asked.request(arguments)).await);
         }
         (Ok(arguments), Step::Call) => {
+            // the answer of the call takes memory of its own, for as long as it runs
+            visit.release();
             let request = CallRequest::new(Callee::Tool(Door::Variant(variant), asked.request(arguments)));
             let calls = &visit.gateway().calls;
             let done = calls.run(visit.attempt().clone(), request, CancelBy::Nothing).await;
+            visit.expect(DEFINITIONS_MEMORY_BYTES).await?;
             outcome = Some(OutcomeShown::of(visit, &done));
         }
     }

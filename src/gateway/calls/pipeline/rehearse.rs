@@ -15,6 +15,7 @@ use crate::domain::annotations::Tier;
 use crate::domain::operation::Variant;
 use crate::domain::policy::Ruling;
 use crate::domain::refusal::Refusal;
+use crate::domain::tool::PinState;
 use crate::gateway::calls::Calls;
 use crate::gateway::catalog::{Tool, sees};
 use crate::gateway::log::Attempt;
@@ -32,10 +33,12 @@ pub struct Rehearsed {
 }
 
 impl Calls {
-    /// Returns a tool that calls of this caller may name, with its tier; `None` for any other name.
+    /// Returns a tool that lists show this caller, with its tier; `None` for any other name. A definition that nobody has approved, or
+    /// whose server is out of reach for agents, is shown to nobody who could call it.
     pub fn callable_tool(&self, caller: &Caller, name: &str) -> Option<(Arc<Tool>, Tier)> {
         let tool = caller.catalogue()?.tool(name).cloned()?;
-        sees(&caller.settings, &tool).map(|tier| (tool, tier))
+        let is_listed = tool.server.is_exposed() && tool.state == PinState::Approved;
+        sees(&caller.settings, &tool).filter(|_| is_listed).map(|tier| (tool, tier))
     }
 
     /// Returns names of tools that lists show the caller: the first `limit` after `after`, in order, that contain `part` in
@@ -60,7 +63,7 @@ impl Calls {
     }
 
     /// Rehearses a call without its arguments: the checks of name, intent and tool, and the policies as far as no argument
-    /// matters to them.
+    /// matters to them. It counts against the rate of its key, as the call would.
     pub async fn rehearse_bare(
         &self,
         attempt: &Attempt,
@@ -68,6 +71,9 @@ impl Calls {
         request: ToolRequest,
     ) -> Rehearsed {
         let mut facts = Facts::new(Door::Variant(variant));
+        if let Err(refusal) = self.tenants.limits.admit(&attempt.caller, Instant::now()) {
+            return refused(refusal, facts);
+        }
         match tool::run(&attempt.caller, &request, &mut facts) {
             Ok(checked) => self.judge(attempt, &checked, facts).await,
             Err(refusal) => refused(refusal, facts),
