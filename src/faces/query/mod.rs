@@ -5,6 +5,7 @@ pub(in crate::faces) mod cursor;
 pub(in crate::faces) mod export;
 pub(in crate::faces) mod params;
 pub(in crate::faces) mod record;
+pub(in crate::faces) mod server;
 
 use std::borrow::Cow;
 

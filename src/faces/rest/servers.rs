@@ -17,9 +17,9 @@ use super::show::{RestAnswer, RouteAnswer};
 use super::shown_oauth::{self, ShownOauth};
 use crate::domain::id::is_name;
 use crate::domain::relay::Relay;
-use crate::domain::server_login::LoginState;
 use crate::domain::server_url::{masked, query_digest};
 use crate::domain::tenant::Action;
+use crate::faces::query::server::{connection, last_error};
 use crate::gateway::{GatewayError, Headers, Reconnect, ServerChange, ServerRequest, ServerView};
 use crate::store::Stored;
 
@@ -75,11 +75,7 @@ fn shown(server: &ServerView) -> Shown<'_> {
         enabled: server.enabled,
         quarantined: server.quarantined,
         auto_approve: server.auto_approve,
-        connection: if shown_oauth::wants_login(server) {
-            LoginState::LoginRequired.as_str()
-        } else {
-            server.connection.as_str()
-        },
+        connection: connection(server),
         era: server.era.as_ref().map(Stored::as_str),
         last_error: last_error(server),
         last_ok_at: server.last_ok_at.map(show::time),
@@ -100,13 +96,6 @@ fn shown_to<'a>(exchange: &Exchange, server: &'a ServerView) -> Shown<'a> {
     let may_tell = exchange.caller().role.may(Action::ManageKeys) && !exchange.is_over_mcp();
     let url = server.url.as_deref().filter(|_| may_tell);
     Shown { query_digest: url.and_then(|url| query_digest(server.id(), url)), ..shown(server) }
-}
-
-/// Returns the last errors of a server and of its prompts and resources, joined; `None` without any.
-fn last_error(server: &ServerView) -> Option<String> {
-    let both: Vec<&str> =
-        [&server.last_error, &server.offers_error].into_iter().flatten().map(|text| &**text).collect();
-    (!both.is_empty()).then(|| both.join("; "))
 }
 
 /// Returns the server name in the path.

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use crate::domain::server_login::LoginState;
 use crate::domain::server_url::masked;
 use crate::gateway::ServerView;
 
@@ -41,9 +40,4 @@ pub(super) fn shown(server: &ServerView) -> Option<ShownOauth<'_>> {
         state: &oauth.state,
         last_error: oauth.last_error.as_deref(),
     })
-}
-
-/// Returns whether an administrator has to act before the gateway can log in at a server.
-pub(super) fn wants_login(server: &ServerView) -> bool {
-    server.oauth.as_ref().is_some_and(|oauth| oauth.state == LoginState::LoginRequired.as_str())
 }

@@ -1,0 +1,21 @@
+//! State of servers, as REST and the console show it.
+
+use crate::domain::server_login::LoginState;
+use crate::gateway::ServerView;
+
+/// Returns whether an administrator has to act before the gateway can log in at a server.
+pub(in crate::faces) fn wants_login(server: &ServerView) -> bool {
+    server.oauth.as_ref().is_some_and(|oauth| oauth.state == LoginState::LoginRequired.as_str())
+}
+
+/// Returns the state of the connection to a server, or that a login is missing.
+pub(in crate::faces) fn connection(server: &ServerView) -> &str {
+    if wants_login(server) { LoginState::LoginRequired.as_str() } else { server.connection.as_str() }
+}
+
+/// Returns the last errors of a server and of its prompts and resources, joined; `None` without any.
+pub(in crate::faces) fn last_error(server: &ServerView) -> Option<String> {
+    let both: Vec<&str> =
+        [&server.last_error, &server.offers_error].into_iter().flatten().map(|text| &**text).collect();
+    (!both.is_empty()).then(|| both.join("; "))
+}
