@@ -57,6 +57,22 @@ async fn a_person_is_blocked_and_the_session_ends() {
 }
 
 #[tokio::test]
+async fn nobody_is_offered_a_block_of_oneself() {
+    let (stage, tenant, idp) = scene().await;
+    crate::logins::set_rules(&tenant, json!([{"role": "admin"}])).await;
+    idp.log_in(|login| login.subject = "ana".to_owned());
+    let ana = visitor(&stage.gateway);
+    ana.log_in_there().await.expect(303);
+    ana.post("/console/identities/block", &[("issuer", "corp"), ("subject", "bob")]).await.expect(303);
+    settle(2, SOON, || async { tenant.platform.items("/api/v1/identities").await.len() }).await;
+    for person in tenant.platform.items("/api/v1/identities").await {
+        let page = ana.get("/console/people").await.text;
+        let acts = format!("/console/identities/{}/", person["id"].as_str().unwrap());
+        assert_eq!(page.contains(&acts), person["subject"] == "bob", "{person}: {page}");
+    }
+}
+
+#[tokio::test]
 async fn people_and_rules_are_for_admins_alone() {
     let (stage, tenant, _idp) = scene().await;
     let with = async |api: &crate::support::Api| visitor_with(&stage.gateway, api).await;
