@@ -27,6 +27,7 @@ mod people;
 mod permissions;
 mod policy;
 mod provider;
+mod question;
 mod record;
 mod return_to;
 mod servers;
@@ -116,7 +117,7 @@ pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
         .route("/console/settings/update", post(settings::update))
         .route(TENANTS, get(tenants::list))
         .route("/console/tenants/{name}", get(tenants::show).post(tenants::on_list))
-        .route("/console/tenants/{name}/{verb}", post(tenants::on_tenant))
+        .route("/console/tenants/{name}/{verb}", get(tenants::show_part).post(tenants::on_tenant))
         .route("/console/issuers", get(issuers::list))
         .route("/console/issuers/{name}/check", post(issuers::check))
         .route("/console/static/{name}", get(assets::serve))

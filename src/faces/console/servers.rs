@@ -22,9 +22,11 @@ use http::StatusCode;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use url::form_urlencoded::Serializer;
 
+use self::add::TypedServer;
+use self::fields::Again;
 use super::moment::Moment;
 use super::nav::{Nav, Section};
-use super::page_visit::PageVisit;
+use super::page_visit::{PageVisit, status_of};
 use super::text::short;
 use crate::domain::annotations::{Tier, Unannotated};
 use crate::domain::id::is_name;
@@ -32,6 +34,7 @@ use crate::domain::server::ConnectionState;
 use crate::domain::tenant::Action;
 use crate::domain::tool::{Definition, PinState};
 use crate::faces::query::params::{PAGE, Params};
+use crate::faces::query::server::{connection, last_error, wants_login};
 use crate::gateway::{GatewayError, ServerState, ServerView, ToolView};
 
 /// Memory of the list, in bytes: as loaded, and as text.
@@ -69,6 +72,10 @@ struct ServersPage {
     may_approve: bool,
     /// Programs of the deployment that the tenant may run.
     commands: Vec<String>,
+    /// Fault of the form, which is shown alone then; `None` for the list.
+    again: Option<Again>,
+    /// Content of the form.
+    typed: TypedServer,
     servers: Vec<ServerLine>,
     /// Link to the next page; `None` if there is none.
     next: Option<String>,
@@ -110,13 +117,6 @@ fn state_of(server: &ServerView) -> (&'static str, &'static str) {
     }
 }
 
-/// Returns the last errors of a server and of its prompts and resources, joined; `None` without any.
-fn error_of(server: &ServerView) -> Option<String> {
-    let both = [&server.last_error, &server.offers_error].into_iter().flatten().map(String::as_str);
-    let both = both.collect::<Vec<_>>().join("; ");
-    (!both.is_empty()).then_some(both)
-}
-
 /// Returns the tier of a tool with its override, and the description that its server gives.
 fn facts(tool: &ToolView, unannotated: Unannotated) -> (Tier, String) {
     let overridden = tool.overridden.as_ref();
@@ -156,17 +156,36 @@ async fn servers(visit: &PageVisit) -> Result<Response, GatewayError> {
         let state = states.as_ref().and_then(|states| states.get(&server.name));
         line(visit, server, state)
     };
-    let (nav, role) = (visit.nav(Section::Servers), visit.caller().role);
     let page = ServersPage {
+        servers: shown.iter().map(line).collect(),
+        next: next.map(|cursor| format!("{}?limit={}&cursor={cursor}", Section::Servers.href(), page.limit)),
+        ..forms(visit)
+    };
+    visit.show(StatusCode::OK, &page).await
+}
+
+/// Returns the page with its forms, which are empty, and no server.
+fn forms(visit: &PageVisit) -> ServersPage {
+    let (nav, role) = (visit.nav(Section::Servers), visit.caller().role);
+    ServersPage {
         csrf: nav.csrf.clone(),
         nav,
         may_add: role.may(Action::ChangeServers),
         may_approve: role.may(Action::ManageKeys),
         commands: commands(visit),
-        servers: shown.iter().map(line).collect(),
-        next: next.map(|cursor| format!("{}?limit={}&cursor={cursor}", Section::Servers.href(), page.limit)),
-    };
-    visit.show(StatusCode::OK, &page).await
+        again: None,
+        typed: TypedServer::default(),
+        servers: Vec::new(),
+        next: None,
+    }
+}
+
+/// Shows the form that adds a server again, with what was typed, after a fault.
+async fn add_again(visit: &PageVisit, error: &GatewayError) -> Result<Response, GatewayError> {
+    visit.expect(LIST_MEMORY_BYTES).await?;
+    let (again, typed) = (Some(Again::of(visit, error)), TypedServer::of(visit));
+    let page = ServersPage { again, typed, ..forms(visit) };
+    visit.show(status_of(error).0, &page).await
 }
 
 /// Refuses a text that no server is named by.
@@ -188,10 +207,10 @@ fn line(visit: &PageVisit, server: &ServerView, tools: Option<&ServerState>) -> 
         kind: server.kind.as_str().to_owned(),
         state,
         tone,
-        connection: server.connection.as_str().to_owned(),
-        is_connected: server.connection == ConnectionState::Connected,
+        connection: connection(server).to_owned(),
+        is_connected: !wants_login(server) && server.connection == ConnectionState::Connected,
         last_ok: server.last_ok_at.map(|at| Moment::new(at, visit.now())),
-        error: error_of(server).map(|error| short(&error, ERROR_CHARS_MAX)),
+        error: last_error(server).map(|error| short(&error, ERROR_CHARS_MAX)),
         approved: tools.map_or(0, |tools| tools.approved),
         waiting: tools.map_or(0, |tools| tools.pending + tools.changed),
         blocked: tools.map_or(0, |tools| tools.blocked),

@@ -4,7 +4,7 @@ mod acts;
 mod one;
 
 pub(super) use self::acts::{on_list, on_tenant};
-pub(super) use self::one::show;
+pub(super) use self::one::{show, show_part};
 
 use askama::Template;
 use axum::response::Response;

@@ -18,6 +18,8 @@ mod policy_replay;
 mod provider;
 mod real_provider;
 mod server_changes;
+mod server_forms;
+mod server_holders;
 mod servers;
 mod settings;
 mod tenants;

@@ -359,7 +359,17 @@ async fn a_login_of_the_gateway_is_seen_and_removed() {
     for other in [&*id, "x"] {
         visitor.post(&action, &[("connection", other)]).await.expect(404);
     }
-    visitor.post(&form_to(&page, "/remove_oauth").unwrap(), &[]).await.expect(303);
+    // the button is on a page of its own, which asks
+    assert!(form_to(&page, "/remove_oauth").is_none(), "{page}");
+    let asked = "/console/servers/up/remove_oauth";
+    assert!(attributes(&page, "href").contains(&asked.to_owned()), "{page}");
+    auditor.get(asked).await.expect(403);
+    let question = visitor.get(asked).await;
+    question.expect(200);
+    assert_harmless(&question.text);
+    tenant.platform.get("/api/v1/servers/up").await.expect(200)["oauth"].as_object().unwrap();
+    visitor.post(&form_to(&question.text, "/remove_oauth").unwrap(), &[]).await.expect(303);
+    visitor.get(asked).await.expect(404);
     assert!(tenant.platform.get("/api/v1/servers/up").await.expect(200).get("oauth").is_none());
     for what in ["servers.disconnect", "servers.remove_oauth"] {
         tenant.records(&format!("tool={what}&source=console&status=success&server=up"), 1).await;
@@ -380,7 +390,7 @@ async fn who_may_not_change_servers_adds_and_removes_none() {
         for path in ["create", "import", "up/update", "up/remove", "up/remove_oauth", "up/disconnect"] {
             visitor.post(&format!("/console/servers/{path}"), &fields).await.expect(403);
         }
-        for part in ["settings", "remove", "logs"] {
+        for part in ["settings", "remove", "remove_oauth", "logs"] {
             visitor.get(&format!("/console/servers/up/{part}")).await.expect(403);
         }
         for what in ["servers.create", "servers.update", "servers.remove"] {
@@ -391,7 +401,7 @@ async fn who_may_not_change_servers_adds_and_removes_none() {
     }
     assert_eq!(tenant.platform.items("/api/v1/servers").await.len(), 1);
     let stranger = Visitor::with_key(&stage.gateway, &stage.tenant("other").await.admin().await).await;
-    for part in ["settings", "remove", "logs"] {
+    for part in ["settings", "remove", "remove_oauth", "logs"] {
         stranger.get(&format!("/console/servers/up/{part}")).await.expect(404);
     }
     for path in ["up/update", "up/remove", "up/remove_oauth"] {

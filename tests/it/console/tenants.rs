@@ -139,10 +139,29 @@ async fn the_platform_operator_makes_tenants_and_sets_quotas() {
     for value in ["many", "-1"] {
         visitor.post(&action, &[("quotas.keys", value)]).await.expect(400);
     }
-    visitor.post(&action, &[]).await.expect(303);
+    // a form changes what differs from its page alone
+    let page = visitor.get("/console/tenants/acme").await.text;
+    assert_eq!(super::markup::hidden(&page, "was.keys"), "7");
+    stage.platform().patch("/api/v1/tenants/acme", &json!({"quotas": {"servers": 3}})).await.expect(200);
+    let late = [("was.keys", "7"), ("quotas.keys", "8"), ("was.servers", ""), ("quotas.servers", "")];
+    visitor.post(&action, &late).await.expect(303);
+    let quotas = read().await["quotas"].clone();
+    assert_eq!((&quotas["keys"]["value"], &quotas["servers"]["value"]), (&json!(8), &json!(3)), "{quotas}");
+    visitor.post(&action, &[("was.keys", "8"), ("quotas.keys", "")]).await.expect(303);
     assert_eq!(read().await["quotas"]["keys"]["origin"], "deployment");
     for (verb, is_suspended) in [("suspend", true), ("resume", false)] {
         let page = visitor.get("/console/tenants/acme").await.text;
+        // a suspension is asked about first
+        let page = if is_suspended {
+            assert!(form_to(&page, "/suspend").is_none(), "{page}");
+            let question = visitor.get("/console/tenants/acme/suspend").await;
+            question.expect(200);
+            assert_harmless(&question.text);
+            assert!(read().await["suspended_at"].is_null());
+            question.text
+        } else {
+            page
+        };
         visitor.post(&form_to(&page, &format!("/{verb}")).unwrap(), &[]).await.expect(303);
         assert_eq!(read().await["suspended_at"].is_string(), is_suspended, "{verb}");
     }
@@ -151,7 +170,7 @@ async fn the_platform_operator_makes_tenants_and_sets_quotas() {
     {
         visitor.post(&format!("/console/tenants/{path}"), &[]).await.expect(status);
     }
-    for path in ["none", "NO%20NAME"] {
+    for path in ["none", "NO%20NAME", "none/suspend", "NO%20NAME/suspend", "acme/explode"] {
         visitor.get(&format!("/console/tenants/{path}")).await.expect(404);
     }
     // a name that is a verb is a name
@@ -159,7 +178,7 @@ async fn the_platform_operator_makes_tenants_and_sets_quotas() {
     visitor.get("/console/tenants/leave").await.expect(200);
     let acme = Tenant::of(&stage.platform().as_tenant("acme"), &stage.gateway.anonymous());
     let admin = Visitor::with_key(&stage.gateway, &acme.admin().await).await;
-    for path in ["tenants/acme", "issuers"] {
+    for path in ["tenants/acme", "tenants/acme/suspend", "issuers"] {
         let page = admin.get(&format!("/console/{path}")).await;
         page.expect(403);
     }
@@ -171,7 +190,7 @@ async fn the_platform_operator_makes_tenants_and_sets_quotas() {
         let items = stage.platform().items("/api/v1/activity?source=console&tool=tenants.update").await;
         items.iter().filter(|item| item["status"] == "success").count()
     };
-    settle(2, Duration::from_secs(5), statuses).await;
+    settle(3, Duration::from_secs(5), statuses).await;
 }
 
 #[tokio::test]

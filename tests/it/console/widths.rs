@@ -156,7 +156,7 @@ async fn pages_can_be_used_without_eyes_or_mouse_in_every_role() {
     browser.set_cookie(&platform.base, SESSION, &platform.cookie(SESSION).unwrap()).await;
     let issuer = json!({"name": "corp", "issuer": "https://127.0.0.1:1", "tenant": "acme"});
     stage.platform().post("/api/v1/issuers", &issuer).await;
-    for path in ["tenants", "tenants/acme", "issuers"] {
+    for path in ["tenants", "tenants/acme", "tenants/acme/suspend", "issuers"] {
         browser.open(&format!("{}/console/{path}", platform.base)).await;
         assert_sound(&mut browser, path).await;
         assert_eq!(browser.audit().await, Vec::<String>::new(), "{path}");

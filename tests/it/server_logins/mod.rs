@@ -3,7 +3,7 @@
 mod configured;
 mod evil;
 mod failures;
-mod people;
+pub mod people;
 mod real;
 mod secrecy;
 mod tokens;

@@ -6,8 +6,8 @@ use axum::extract::Path;
 use axum::response::Response;
 use uuid::Uuid;
 
-use super::fields::recorded;
-use super::{add, change, href_of, href_of_tool, import, needs_name, overrides, tool_of};
+use super::fields::{can_be_mended, recorded};
+use super::{add, add_again, change, href_of, href_of_tool, import, needs_name, overrides, part, tool_of};
 use crate::domain::id::{is_name, is_tool_name};
 use crate::domain::overrides::Hints;
 use crate::domain::tenant::Action;
@@ -104,6 +104,10 @@ pub(in crate::faces::console) async fn on_list(Path(verb): Path<String>, visit: 
     match verb.as_str() {
         "create" => match add::made(&visit).await {
             Ok(server) => visit.answer_act(Section::Servers, &href_of(&server.name), Ok(())),
+            Err(error) if can_be_mended(&error) => {
+                let page = add_again(&visit, &error).await;
+                page.unwrap_or_else(|_| visit.failed(Section::Servers, &error))
+            }
             Err(error) => visit.failed(Section::Servers, &error),
         },
         "import" => import::run(visit).await,
@@ -117,6 +121,13 @@ pub(in crate::faces::console) async fn on_server(
     visit: PageVisit,
 ) -> Response {
     let done = act_on_server(&visit, &name, &verb).await;
+    if let Err(error) = &done
+        && verb == "update"
+        && can_be_mended(error)
+    {
+        let page = part::settings_again(&visit, &name, error).await;
+        return page.unwrap_or_else(|_| visit.failed(Section::Servers, error));
+    }
     let to = if verb == "remove" { Section::Servers.href().to_owned() } else { href_of(&name) };
     visit.answer_act(Section::Servers, &to, done)
 }

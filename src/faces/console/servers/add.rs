@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::fields::{checked, headers, recorded, text};
+use super::fields::{checked, headers, recorded, shown_url, text};
 use crate::domain::id::is_name;
 use crate::domain::tenant::Action;
 use crate::faces::console::act::{VisitorAct, perform};
@@ -34,6 +34,34 @@ pub(super) async fn made(visit: &PageVisit) -> Result<ServerView, GatewayError> 
         auto_approve: field("auto_approve").map(|word| word == "true"),
     };
     create(visit, new).await
+}
+
+/// Content of the form, to be shown again. Header values are not.
+#[derive(Default)]
+pub(super) struct TypedServer {
+    /// Name of the server.
+    pub(super) name: String,
+    /// True if the kind is a program.
+    pub(super) is_program: bool,
+    /// Address; empty if it holds a secret.
+    pub(super) url: String,
+    /// Name of the deployment's command.
+    pub(super) command: String,
+    /// True to approve definitions at once.
+    pub(super) approves: bool,
+}
+
+impl TypedServer {
+    /// Reads the form that was sent.
+    pub(super) fn of(visit: &PageVisit) -> TypedServer {
+        TypedServer {
+            name: visit.field("name").to_owned(),
+            is_program: visit.field("kind") == "stdio",
+            url: shown_url(visit),
+            command: visit.field("command").to_owned(),
+            approves: visit.field("auto_approve") == "true",
+        }
+    }
 }
 
 /// Server to be added, as a form or a file has it.

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::domain::server_url::masked;
 use crate::faces::console::act::VisitorAct;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::wire::credentials::without_credentials;
@@ -55,6 +56,38 @@ pub(super) fn limits(visit: &PageVisit) -> Result<Map<String, Value>, GatewayErr
         found.insert(name.to_owned(), Value::from(number));
     }
     Ok(found)
+}
+
+/// Fault of a form that is shown again, with what was typed.
+pub(super) struct Again {
+    /// Sentence about the fault.
+    pub(super) says: String,
+    /// Beginning of the sentence about what is not shown again; `None` if all is.
+    pub(super) left_out: Option<&'static str>,
+}
+
+impl Again {
+    /// Creates the notice about a fault of the form that was sent.
+    pub(super) fn of(visit: &PageVisit, error: &GatewayError) -> Again {
+        let has_secret = text(visit, "url").is_some() && shown_url(visit).is_empty();
+        let left_out = match (text(visit, "headers").is_some(), has_secret) {
+            (true, true) => Some("Headers, and the address with its secret, are"),
+            (true, false) => Some("Headers are"),
+            (false, true) => Some("Addresses with a secret are"),
+            (false, false) => None,
+        };
+        Again { says: error.to_string(), left_out }
+    }
+}
+
+/// Returns whether a form is shown again after a fault, since its sender can mend it.
+pub(super) fn can_be_mended(error: &GatewayError) -> bool {
+    matches!(error, GatewayError::Invalid { .. } | GatewayError::Conflict(_))
+}
+
+/// Returns the address that was typed; empty if it holds a secret, which no page shows.
+pub(super) fn shown_url(visit: &PageVisit) -> String {
+    text(visit, "url").filter(|url| masked(url) == url.as_str()).unwrap_or_default()
 }
 
 /// Adds to an act the body that REST would be sent, without its credentials.

@@ -17,12 +17,15 @@ use crate::faces::console::act::{VisitorAct, perform};
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::{LongText, short};
+use crate::faces::query::server::last_error;
 use crate::gateway::{GatewayError, ServerView};
 
 /// Memory of the page, in bytes: a form has at most 16 KiB.
 const PAGE_MEMORY_BYTES: usize = 256 * 1024;
 /// Longest sentence about a server, in characters.
 const SAYS_CHARS_MAX: usize = 1000;
+/// Most servers that are added at once.
+const ADDED_MAX: usize = 20;
 /// Sign of a variable, whose value only the client of the file knows.
 const VARIABLE: &str = "${";
 
@@ -78,7 +81,7 @@ async fn imported(visit: &PageVisit) -> Result<Response, GatewayError> {
     let wrong = |fault| GatewayError::invalid("file", format!("The file {fault}; nothing was added."));
     let file = ClientFile::read_json(visit.field("file")).map_err(wrong)?;
     let mut names = BTreeSet::new();
-    let mut lines = Vec::new();
+    let (mut lines, mut added) = (Vec::new(), 0);
     for server in &file.servers {
         let name = valid_name(&server.name);
         let is_new_name = names.insert(name.clone());
@@ -86,7 +89,13 @@ async fn imported(visit: &PageVisit) -> Result<Response, GatewayError> {
             true => found(visit, &name).await?,
             false => None,
         };
-        let fate = fate(visit, server, (&name, is_new_name), there.as_ref());
+        let fate = match fate(visit, server, (&name, is_new_name), there.as_ref()) {
+            Fate::Add(_) if added == ADDED_MAX => {
+                Fate::Left("not imported", format!("at most {ADDED_MAX} at once"))
+            }
+            fate => fate,
+        };
+        added += usize::from(matches!(fate, Fate::Add(_)));
         lines.push(line(visit, server, &name, fate).await);
     }
     let page = ImportedPage { nav: visit.nav(Section::Servers), lines, projects: file.projects };
@@ -156,7 +165,7 @@ async fn line(visit: &PageVisit, server: &FoundServer, name: &str, fate: Fate) -
             Ok(made) => {
                 (line.word, line.tone) = ("added", "good");
                 line.href = Some(href_of(&made.name));
-                if let Some(error) = super::error_of(&made) {
+                if let Some(error) = last_error(&made) {
                     (line.word, line.tone, line.says) = ("added, not listed", "open", error);
                 }
             }

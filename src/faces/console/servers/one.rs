@@ -6,7 +6,7 @@ use axum::response::Response;
 use http::StatusCode;
 use uuid::Uuid;
 
-use super::{error_of, facts, field_of, href_of, href_of_tool, path_of, state_of, tone, tool};
+use super::{facts, field_of, href_of, href_of_tool, path_of, state_of, tone, tool};
 use crate::domain::id::{is_name, is_tool_name};
 use crate::domain::server_login::LoginState;
 use crate::domain::server_url::masked;
@@ -18,6 +18,7 @@ use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::{LongText, short};
 use crate::faces::query::cursor::{CursorPage, DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
 use crate::faces::query::params::{ParamNames, Params};
+use crate::faces::query::server::{connection, last_error};
 use crate::gateway::{GatewayError, ServerView, ToolView};
 use crate::store::ConnectionRow;
 
@@ -25,6 +26,10 @@ use crate::store::ConnectionRow;
 const PARAMS: ParamNames = &["tool", "cursor", "limit"];
 /// Longest description in the list, in characters.
 const DESCRIPTION_CHARS_MAX: usize = 300;
+/// Most logins that are shown.
+const CONNECTIONS_MAX: usize = 100;
+/// Longest name of a login's holder, in characters.
+const HOLDER_CHARS_MAX: usize = 80;
 
 /// Button of an act.
 struct ActButton {
@@ -60,11 +65,19 @@ struct LoginShown {
     tone: &'static str,
     error: Option<LongText>,
     connections: Vec<ConnectionLine>,
+    /// Number of logins that are not shown.
+    left_out: usize,
 }
 
 /// Login for which there is a token, or was.
 struct ConnectionLine {
     id: Uuid,
+    /// Name of the person or key whose login it is.
+    holder: String,
+    /// True for the gateway's own login.
+    is_own: bool,
+    /// True if the server is listed with it.
+    is_for_listing: bool,
     state: String,
     generation: i64,
     expires: Option<Moment>,
@@ -142,6 +155,9 @@ fn login(visit: &PageVisit, server: &ServerView, connections: &[ConnectionRow]) 
     let oauth = server.oauth.as_ref()?;
     let line = |row: &ConnectionRow| ConnectionLine {
         id: row.connection_id,
+        holder: holder_of(row),
+        is_own: row.principal_id.is_none(),
+        is_for_listing: row.is_for_listing,
         state: row.state.clone(),
         generation: row.generation,
         expires: row.expires_at.map(|at| Moment::new(at, visit.now())),
@@ -160,8 +176,19 @@ fn login(visit: &PageVisit, server: &ServerView, connections: &[ConnectionRow]) 
             _ => "open",
         },
         error: oauth.last_error.as_deref().map(LongText::of),
-        connections: connections.iter().map(line).collect(),
+        connections: connections.iter().take(CONNECTIONS_MAX).map(line).collect(),
+        left_out: connections.len().saturating_sub(CONNECTIONS_MAX),
     })
+}
+
+/// Returns the name of whoever's login a connection is.
+fn holder_of(row: &ConnectionRow) -> String {
+    let Some(principal) = row.principal_id else { return "the gateway".to_owned() };
+    let names = [&row.key_name, &row.owner].into_iter().flatten();
+    match names.map(|name| name.trim()).find(|name| !name.is_empty()) {
+        Some(name) => short(name, HOLDER_CHARS_MAX),
+        None => format!("a person ({principal})"),
+    }
 }
 
 fn described(
@@ -182,12 +209,12 @@ fn described(
         place: server.url.as_deref().map(|url| masked(url).into_owned()).or_else(|| server.command.clone()),
         state,
         tone,
-        connection: server.connection.as_str().to_owned(),
+        connection: connection(server).to_owned(),
         era: server.era.as_ref().map(|era| era.as_str().to_owned()),
         last_ok: server.last_ok_at.map(|at| Moment::new(at, visit.now())),
         created: Moment::new(server.created_at, visit.now()),
         auto_approve: server.auto_approve,
-        error: error_of(server).map(|error| LongText::of(&error)),
+        error: last_error(server).map(|error| LongText::of(&error)),
         buttons: buttons(visit, server),
         login,
         headers: if server.web_page.is_some() { String::new() } else { server.header_names.join(", ") },

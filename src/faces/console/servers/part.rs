@@ -1,10 +1,11 @@
-//! Pages about one server beside the main one: its settings, its log, and the question whether to remove it.
+//! Pages about one server beside the main one: its settings, its log, and the questions whether to remove it or its login.
 
 use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
 
+use super::fields::{Again, shown_url};
 use super::{commands, href_of, needs_name};
 use crate::domain::id::is_name;
 use crate::domain::server_kind::ServerKind;
@@ -12,7 +13,8 @@ use crate::domain::server_url::masked;
 use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::{Nav, Section};
-use crate::faces::console::page_visit::PageVisit;
+use crate::faces::console::page_visit::{PageVisit, status_of};
+use crate::faces::console::question::{Question, QuestionPage};
 use crate::faces::query::params::{NONE, ParamNames, Params};
 use crate::gateway::{GatewayError, OWN_LIMITS, ServerView};
 
@@ -30,7 +32,31 @@ const LINE_MEMORY_BYTES: usize = 8 * 1024;
 struct LimitField {
     name: &'static str,
     value: String,
+    /// Value that holds now, if the form has another one.
+    now: Option<String>,
     max: u64,
+}
+
+/// Content of the form beside the limits; empty unless it is shown again.
+#[derive(Default)]
+struct TypedChange {
+    /// Address; empty if it holds a secret.
+    url: String,
+    credentials: String,
+    command: String,
+    auto_approve: String,
+}
+
+impl TypedChange {
+    fn of(visit: &PageVisit) -> TypedChange {
+        let field = |name| visit.field(name).to_owned();
+        TypedChange {
+            url: shown_url(visit),
+            credentials: field("credentials"),
+            command: field("command"),
+            auto_approve: field("auto_approve"),
+        }
+    }
 }
 
 #[derive(Template)]
@@ -54,15 +80,9 @@ struct SettingsPage {
     may_keep: bool,
     auto_approve: bool,
     limits: Vec<LimitField>,
-}
-
-#[derive(Template)]
-#[template(path = "server_remove.html", config = "src/faces/console/askama.toml")]
-struct RemovePage {
-    nav: Nav,
-    csrf: String,
-    name: String,
-    href: String,
+    /// Fault of the form that was sent; `None` without one.
+    again: Option<Again>,
+    typed: TypedChange,
 }
 
 /// Line of a server's log.
@@ -90,11 +110,15 @@ pub(in crate::faces::console) async fn show(
     let known = is_name(&name).then(|| name.clone());
     match part.as_str() {
         "settings" => {
-            let page = settings(&visit, &name).await;
+            let page = settings(&visit, &name, None).await;
             visit.answer_read(("servers.inspect", known.as_deref()), Section::Servers, page)
         }
         "remove" => {
             let page = remove(&visit, &name).await;
+            visit.answer_read(("servers.inspect", known.as_deref()), Section::Servers, page)
+        }
+        "remove_oauth" => {
+            let page = remove_oauth(&visit, &name).await;
             visit.answer_read(("servers.inspect", known.as_deref()), Section::Servers, page)
         }
         "logs" => {
@@ -116,15 +140,34 @@ async fn server(visit: &PageVisit, name: &str) -> Result<ServerView, GatewayErro
     visit.gateway().servers.get_server(visit.caller(), name).await
 }
 
-async fn settings(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
+/// Shows the settings again, with what was typed, after a fault.
+///
+/// # Errors
+/// Error of the role, or of the read.
+pub(super) async fn settings_again(
+    visit: &PageVisit,
+    name: &str,
+    error: &GatewayError,
+) -> Result<Response, GatewayError> {
+    settings(visit, name, Some(error)).await
+}
+
+async fn settings(
+    visit: &PageVisit,
+    name: &str,
+    fault: Option<&GatewayError>,
+) -> Result<Response, GatewayError> {
     visit.caller().authorise(Action::ChangeServers)?;
     visit.given(NONE)?;
     visit.expect(SETTINGS_MEMORY_BYTES).await?;
     let server = server(visit, name).await?;
-    let limit = |(name, max): (&'static str, u64)| LimitField {
-        name,
-        value: server.limits.get(name).map(ToString::to_string).unwrap_or_default(),
-        max,
+    let limit = |(name, max): (&'static str, u64)| {
+        let own = server.limits.get(name).map(ToString::to_string).unwrap_or_default();
+        let value = match fault {
+            Some(_) => visit.field(&format!("limits.{name}")).trim().to_owned(),
+            None => own.clone(),
+        };
+        LimitField { name, now: (value != own).then_some(own), value, max }
     };
     let mut commands = if server.command.is_some() { commands(visit) } else { Vec::new() };
     commands.retain(|name| Some(name) != server.command.as_ref());
@@ -144,15 +187,45 @@ async fn settings(visit: &PageVisit, name: &str) -> Result<Response, GatewayErro
         may_keep: visit.caller().role.may(Action::ManageKeys),
         auto_approve: server.auto_approve,
         limits: OWN_LIMITS.into_iter().map(limit).collect(),
+        again: fault.map(|error| Again::of(visit, error)),
+        typed: fault.map(|_| TypedChange::of(visit)).unwrap_or_default(),
     };
-    visit.show(StatusCode::OK, &page).await
+    let status = fault.map_or(StatusCode::OK, |error| status_of(error).0);
+    visit.show(status, &page).await
 }
 
 async fn remove(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
     visit.given(NONE)?;
     let server = server(visit, name).await?;
-    let nav = visit.nav(Section::Servers);
-    let page = RemovePage { csrf: nav.csrf.clone(), nav, href: href_of(&server.name), name: server.name };
+    let question = Question {
+        act: format!("Remove {}", server.name),
+        says: "Its tools leave every list, and its headers, approvals, overrides and log are deleted. Its activity records stay. \
+               This cannot be undone: to switch the server off for a while, disable it.",
+        keep: "Keep it",
+        verb: "remove",
+    };
+    ask(visit, server.name, question).await
+}
+
+async fn remove_oauth(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
+    visit.given(NONE)?;
+    let server = server(visit, name).await?;
+    if server.oauth.is_none() {
+        return Err(GatewayError::NotFound("login"));
+    }
+    let question = Question {
+        act: format!("Remove the login at {}", server.name),
+        says: "The client secret and all tokens are deleted, those of people as well. Calls go without a login from then on, \
+               and the server may refuse them. This cannot be undone.",
+        keep: "Keep it",
+        verb: "remove_oauth",
+    };
+    ask(visit, server.name, question).await
+}
+
+async fn ask(visit: &PageVisit, name: String, question: Question) -> Result<Response, GatewayError> {
+    let href = href_of(&name);
+    let page = QuestionPage::new(visit, Section::Servers, (name, href), question);
     visit.show(StatusCode::OK, &page).await
 }
 

@@ -95,11 +95,14 @@ async fn updated(visit: &PageVisit, name: &str) -> Result<(), GatewayError> {
     perform(visit, act, work).await
 }
 
-/// Reads the quotas of a form; an empty field is the deployment's.
+/// Reads the quotas that a form changes, beside those that it was made with; an empty field is the deployment's.
 fn quotas(field: impl Fn(&str) -> String) -> Result<Map<String, Value>, GatewayError> {
     let mut found = Map::new();
     for name in QUOTA_NAMES {
-        let given = field(&format!("quotas.{name}"));
+        let [given, was] = ["quotas", "was"].map(|of| field(&format!("{of}.{name}")));
+        if given.trim() == was.trim() {
+            continue;
+        }
         let value = match given.trim() {
             "" => Value::Null,
             number => number.parse::<i64>().map(Value::from).map_err(|_| {
@@ -138,13 +141,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotas_are_numbers_or_inherited() {
-        let of = |value: &'static str| {
-            quotas(|name| if name == "quotas.keys" { value.to_owned() } else { String::new() })
+    fn quotas_that_differ_are_numbers_or_inherited() {
+        let of = |was: &'static str, value: &'static str| {
+            let field = |name: &str| match name {
+                "quotas.keys" => value.to_owned(),
+                "was.keys" => was.to_owned(),
+                _ => String::new(),
+            };
+            quotas(field).map(Value::Object).map_err(|error| error.to_string())
         };
-        assert_eq!(of(" 7 ").unwrap()["keys"], 7);
-        assert_eq!(of("").unwrap()["keys"], Value::Null);
-        assert_eq!(of("").unwrap().len(), QUOTA_NAMES.len());
-        assert!(of("many").is_err());
+        assert_eq!(of("", " 7 "), Ok(json!({"keys": 7})));
+        assert_eq!(of("7", ""), Ok(json!({"keys": null})));
+        assert_eq!(of("7", "7"), Ok(json!({})));
+        assert!(of("7", "many").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The page of one tenant: its quotas and their use, and the acts on it.
+//! The page of one tenant: its quotas and their use, and the acts on it; and the question whether to suspend it.
 
 use askama::Template;
 use axum::extract::Path;
@@ -11,8 +11,10 @@ use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::PageVisit;
+use crate::faces::console::question::{Question, QuestionPage};
 use crate::faces::query::params::NONE;
 use crate::gateway::{GatewayError, QuotaView};
+use crate::store::Tenant;
 
 /// Quota with its field.
 struct QuotaLine {
@@ -46,15 +48,48 @@ pub(in crate::faces::console) async fn show(Path(name): Path<String>, visit: Pag
         .await
 }
 
-async fn tenant(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
+/// Shows the question whether to suspend the tenant.
+pub(in crate::faces::console) async fn show_part(
+    Path((name, part)): Path<(String, String)>,
+    visit: PageVisit,
+) -> Response {
+    if part != "suspend" {
+        return visit.failed(Section::Tenants, &GatewayError::NotFound("page"));
+    }
+    visit
+        .answer_sensitive("tenants.get", Section::Tenants, move |visit| {
+            Box::pin(async move { suspension(visit, &name).await })
+        })
+        .await
+}
+
+async fn suspension(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
+    let tenant = found(visit, name).await?;
+    let question = Question {
+        act: format!("Suspend {}", tenant.name),
+        says: "Nothing is served to it, within a second on every replica: its keys, sessions and people are refused, and its streams \
+               end. Nothing is deleted, and you can end the suspension.",
+        keep: "Leave it as it is",
+        verb: "suspend",
+    };
+    let href = href_of(&tenant.name);
+    let page = QuestionPage::new(visit, Section::Tenants, (tenant.name, href), question);
+    visit.show(StatusCode::OK, &page).await
+}
+
+/// Returns the tenant of a page.
+async fn found(visit: &PageVisit, name: &str) -> Result<Tenant, GatewayError> {
     visit.caller().authorise(Action::ManageTenants)?;
     visit.given(NONE)?;
     if !is_name(name) {
         return Err(GatewayError::NotFound("tenant"));
     }
-    let tenants = &visit.gateway().tenants;
-    let tenant = tenants.get_tenant(visit.caller(), name).await?;
-    let view = tenants.tenant_quotas(visit.caller(), &tenant).await?;
+    visit.gateway().tenants.get_tenant(visit.caller(), name).await
+}
+
+async fn tenant(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
+    let tenant = found(visit, name).await?;
+    let view = visit.gateway().tenants.tenant_quotas(visit.caller(), &tenant).await?;
     let streams = i64::try_from(visit.streams_of(tenant.tenant_id())).unwrap_or(i64::MAX);
     let nav = visit.nav(Section::Tenants);
     let page = TenantPage {

@@ -96,7 +96,7 @@ async fn claim(api: &Api, code: &str) -> Answer {
 }
 
 /// Logs in as a program does, with a browser that comes back to this replica.
-async fn connect(gateway: &Gateway, api: &Api, for_listing: bool) -> Answer {
+pub async fn connect(gateway: &Gateway, api: &Api, for_listing: bool) -> Answer {
     let back = log_in_there(&begin(api, for_listing).await).await;
     let code = return_to(gateway, &back).await;
     claim(api, &code).await

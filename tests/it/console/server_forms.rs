@@ -1,0 +1,114 @@
+//! Forms of servers that are shown again after a fault, with what was typed, and files of many servers.
+
+use serde_json::{Map, json};
+
+use super::markup::{HOSTILE, assert_harmless, attributes, form_to, hidden};
+use crate::support::{Stage, Upstream, Visitor, upstream};
+
+#[tokio::test]
+async fn a_form_that_adds_a_server_keeps_what_was_typed() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("up", &upstream).await;
+    let typed = |name, url, headers| {
+        [("name", name), ("kind", "http"), ("url", url), ("headers", headers), ("auto_approve", "true")]
+    };
+    let plain = "http://127.0.0.1:1/mcp";
+    for (name, status) in [("up", 409), ("NO NAME", 400)] {
+        let page = visitor.post("/console/servers/create", &typed(name, plain, "X-Key: s3cret")).await;
+        page.expect(status);
+        assert_harmless(&page.text);
+        let values = attributes(&page.text, "value");
+        assert!([name, plain].iter().all(|value| values.contains(&(*value).to_owned())), "{page:?}");
+        assert!(page.text.contains("<option value=\"true\" selected>"), "{page:?}");
+        assert!(
+            page.text.contains("Headers are not shown again") && !page.text.contains("s3cret"),
+            "{page:?}"
+        );
+        assert_eq!(form_to(&page.text, "/create").as_deref(), Some("/console/servers/create"));
+    }
+    for url in ["http://h.example/?key=s3cret", "http://u:s3cret@h.example/"] {
+        let page = visitor.post("/console/servers/create", &typed("NO NAME", url, "")).await;
+        page.expect(400);
+        assert!(page.text.contains("with a secret are not shown again"), "{page:?}");
+        assert!(!page.text.contains("s3cret"), "{page:?}");
+    }
+    for text in HOSTILE {
+        let page = visitor.post("/console/servers/create", &typed(text, text, "")).await;
+        page.expect(400);
+        assert_harmless(&page.text);
+    }
+    // no form is shown again to whoever may not send it
+    let auditor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
+    auditor.post("/console/servers/create", &typed("x", plain, "")).await.expect(403);
+    assert_eq!(tenant.platform.items("/api/v1/servers").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_form_of_settings_keeps_what_was_typed() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add_with("up", &upstream, json!({"limits": {"queue": 9}})).await;
+    let version = hidden(&visitor.get("/console/servers/up/settings").await.text, "version");
+    let queue =
+        async || tenant.platform.get("/api/v1/servers/up").await.expect(200)["limits"]["queue"].clone();
+    let send = async |version: &str, limit: &str| {
+        let fields = [
+            ("version", version),
+            ("headers", "X-Key: s3cret"),
+            ("credentials", "remove"),
+            ("auto_approve", "true"),
+            ("limits.queue", limit),
+        ];
+        visitor.post("/console/servers/up/update", &fields).await
+    };
+    let assert_kept = |page: &crate::support::Answer, limit: &str| {
+        assert_harmless(&page.text);
+        assert!(page.text.contains(&format!("name=\"limits.queue\" value=\"{limit}\"")), "{page:?}");
+        for chosen in ["remove", "true"] {
+            assert!(page.text.contains(&format!("<option value=\"{chosen}\" selected>")), "{page:?}");
+        }
+        assert!(
+            page.text.contains("Headers are not shown again") && !page.text.contains("s3cret"),
+            "{page:?}"
+        );
+    };
+    let page = send(&version, "many").await;
+    page.expect(400);
+    assert!(
+        page.text.contains("limits.queue must be a whole number") && page.text.contains("now 9"),
+        "{page:?}"
+    );
+    assert_kept(&page, "many");
+    // somebody else is faster
+    tenant.platform.patch("/api/v1/servers/up", &json!({"limits": {"queue": 4}})).await.expect(200);
+    let page = send(&version, "5").await;
+    page.expect(409);
+    assert!(page.text.contains("now 4"), "{page:?}");
+    assert_kept(&page, "5");
+    assert_eq!(queue().await, 4);
+    // the form has the version of now
+    send(&hidden(&page.text, "version"), "5").await.expect(303);
+    assert_eq!(queue().await, 5);
+}
+
+#[tokio::test]
+async fn a_file_adds_twenty_servers_at_most() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let server = |n: usize| (format!("s{n:02}"), json!({"url": "http://127.0.0.1:1/mcp", "disabled": true}));
+    let servers: Map<String, serde_json::Value> = (0..23).map(server).collect();
+    let file = json!({ "mcpServers": servers }).to_string();
+    for (left, there) in [(3, 20), (0, 23)] {
+        let page = visitor.post("/console/servers/import", &[("file", &file)]).await;
+        page.expect(200);
+        assert_harmless(&page.text);
+        assert_eq!(page.text.matches("at most 20 at once").count(), left, "{page:?}");
+        assert_eq!(tenant.platform.items("/api/v1/servers").await.len(), there);
+    }
+}
