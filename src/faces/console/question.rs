@@ -6,7 +6,7 @@ use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
 
 /// Question whether to do something.
-pub(super) struct Question {
+pub(super) struct ActQuestion {
     /// Act in words, for the heading and the button.
     pub(super) act: String,
     /// Consequences of the act.
@@ -28,7 +28,7 @@ pub(super) struct QuestionPage {
     name: String,
     /// Path of its page.
     href: String,
-    question: Question,
+    question: ActQuestion,
 }
 
 impl QuestionPage {
@@ -37,7 +37,7 @@ impl QuestionPage {
         visit: &PageVisit,
         section: Section,
         (name, href): (String, String),
-        question: Question,
+        question: ActQuestion,
     ) -> QuestionPage {
         let nav = visit.nav(section);
         QuestionPage { csrf: nav.csrf.clone(), nav, section, name, href, question }

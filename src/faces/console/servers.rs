@@ -23,7 +23,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 use url::form_urlencoded::Serializer;
 
 use self::add::TypedServer;
-use self::fields::Again;
+use self::fields::FormNotice;
 use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::{PageVisit, status_of};
@@ -73,7 +73,7 @@ struct ServersPage {
     /// Programs of the deployment that the tenant may run.
     commands: Vec<String>,
     /// Fault of the form, which is shown alone then; `None` for the list.
-    again: Option<Again>,
+    again: Option<FormNotice>,
     /// Content of the form.
     typed: TypedServer,
     servers: Vec<ServerLine>,
@@ -183,7 +183,7 @@ fn forms(visit: &PageVisit) -> ServersPage {
 /// Shows the form that adds a server again, with what was typed, after a fault.
 async fn add_again(visit: &PageVisit, error: &GatewayError) -> Result<Response, GatewayError> {
     visit.expect(LIST_MEMORY_BYTES).await?;
-    let (again, typed) = (Some(Again::of(visit, error)), TypedServer::of(visit));
+    let (again, typed) = (Some(FormNotice::of(visit, error)), TypedServer::of(visit));
     let page = ServersPage { again, typed, ..forms(visit) };
     visit.show(status_of(error).0, &page).await
 }

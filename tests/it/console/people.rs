@@ -59,8 +59,11 @@ async fn a_person_is_blocked_and_the_session_ends() {
 #[tokio::test]
 async fn nobody_is_offered_a_block_of_oneself() {
     let (stage, tenant, idp) = scene().await;
-    crate::logins::set_rules(&tenant, json!([{"role": "admin"}])).await;
-    idp.log_in(|login| login.subject = "ana".to_owned());
+    crate::logins::set_rules(&tenant, json!([{"role": "admin", "conditions": [{"claim": "email", "op": "equals", "value": "ana@acme.example"}]}])).await;
+    idp.log_in(|login| {
+        login.subject = "ana".to_owned();
+        login.claims = json!({"email": "ana@acme.example"});
+    });
     let ana = visitor(&stage.gateway);
     ana.log_in_there().await.expect(303);
     ana.post("/console/identities/block", &[("issuer", "corp"), ("subject", "bob")]).await.expect(303);

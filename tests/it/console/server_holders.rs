@@ -19,7 +19,7 @@ async fn logins_say_whose_they_are_and_that_one_is_missing() {
     let body = json!({"name": "up", "kind": "http", "url": upstream.url});
     tenant.platform.post("/api/v1/servers", &body).await.expect(201);
     put(&tenant.platform, "up", &json!({"kind": "authorization_code"})).await.expect(200);
-    let admin = tenant.key(&json!({"role": "admin", "owner": "eva"})).await;
+    let admin = tenant.key(&json!({"role": "admin", "owner": "eva", "name": "desk of eva"})).await;
     let visitor = visitor_with(&stage.gateway, &admin).await;
     // the state is that of REST
     let server = tenant.platform.get("/api/v1/servers/up").await.expect(200);
@@ -42,7 +42,7 @@ async fn logins_say_whose_they_are_and_that_one_is_missing() {
         let rest = page.split(&start).nth(1).unwrap_or_else(|| panic!("{holder}: {page}"));
         rest.split("</form>").next().unwrap().to_owned()
     };
-    for (holder, lists) in [("eva", true), (HOSTILE[0], false)] {
+    for (holder, lists) in [("desk of eva", true), (HOSTILE[0], false)] {
         let line = line(holder);
         assert_eq!(line.contains("lists the server"), lists, "{line}");
         let button = format!(

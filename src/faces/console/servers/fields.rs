@@ -59,16 +59,16 @@ pub(super) fn limits(visit: &PageVisit) -> Result<Map<String, Value>, GatewayErr
 }
 
 /// Fault of a form that is shown again, with what was typed.
-pub(super) struct Again {
+pub(super) struct FormNotice {
     /// Sentence about the fault.
     pub(super) says: String,
     /// Beginning of the sentence about what is not shown again; `None` if all is.
     pub(super) left_out: Option<&'static str>,
 }
 
-impl Again {
+impl FormNotice {
     /// Creates the notice about a fault of the form that was sent.
-    pub(super) fn of(visit: &PageVisit, error: &GatewayError) -> Again {
+    pub(super) fn of(visit: &PageVisit, error: &GatewayError) -> FormNotice {
         let has_secret = text(visit, "url").is_some() && shown_url(visit).is_empty();
         let left_out = match (text(visit, "headers").is_some(), has_secret) {
             (true, true) => Some("Headers, and the address with its secret, are"),
@@ -76,7 +76,7 @@ impl Again {
             (false, true) => Some("Addresses with a secret are"),
             (false, false) => None,
         };
-        Again { says: error.to_string(), left_out }
+        FormNotice { says: error.to_string(), left_out }
     }
 }
 

@@ -5,7 +5,7 @@ use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::fields::{Again, shown_url};
+use super::fields::{FormNotice, shown_url};
 use super::{commands, href_of, needs_name};
 use crate::domain::id::is_name;
 use crate::domain::server_kind::ServerKind;
@@ -14,7 +14,7 @@ use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::{PageVisit, status_of};
-use crate::faces::console::question::{Question, QuestionPage};
+use crate::faces::console::question::{ActQuestion, QuestionPage};
 use crate::faces::query::params::{NONE, ParamNames, Params};
 use crate::gateway::{GatewayError, OWN_LIMITS, ServerView};
 
@@ -81,7 +81,7 @@ struct SettingsPage {
     auto_approve: bool,
     limits: Vec<LimitField>,
     /// Fault of the form that was sent; `None` without one.
-    again: Option<Again>,
+    again: Option<FormNotice>,
     typed: TypedChange,
 }
 
@@ -187,7 +187,7 @@ async fn settings(
         may_keep: visit.caller().role.may(Action::ManageKeys),
         auto_approve: server.auto_approve,
         limits: OWN_LIMITS.into_iter().map(limit).collect(),
-        again: fault.map(|error| Again::of(visit, error)),
+        again: fault.map(|error| FormNotice::of(visit, error)),
         typed: fault.map(|_| TypedChange::of(visit)).unwrap_or_default(),
     };
     let status = fault.map_or(StatusCode::OK, |error| status_of(error).0);
@@ -197,7 +197,7 @@ async fn settings(
 async fn remove(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
     visit.given(NONE)?;
     let server = server(visit, name).await?;
-    let question = Question {
+    let question = ActQuestion {
         act: format!("Remove {}", server.name),
         says: "Its tools leave every list, and its headers, approvals, overrides and log are deleted. Its activity records stay. \
                This cannot be undone: to switch the server off for a while, disable it.",
@@ -213,7 +213,7 @@ async fn remove_oauth(visit: &PageVisit, name: &str) -> Result<Response, Gateway
     if server.oauth.is_none() {
         return Err(GatewayError::NotFound("login"));
     }
-    let question = Question {
+    let question = ActQuestion {
         act: format!("Remove the login at {}", server.name),
         says: "The client secret and all tokens are deleted, those of people as well. Calls go without a login from then on, \
                and the server may refuse them. This cannot be undone.",
@@ -223,7 +223,7 @@ async fn remove_oauth(visit: &PageVisit, name: &str) -> Result<Response, Gateway
     ask(visit, server.name, question).await
 }
 
-async fn ask(visit: &PageVisit, name: String, question: Question) -> Result<Response, GatewayError> {
+async fn ask(visit: &PageVisit, name: String, question: ActQuestion) -> Result<Response, GatewayError> {
     let href = href_of(&name);
     let page = QuestionPage::new(visit, Section::Servers, (name, href), question);
     visit.show(StatusCode::OK, &page).await

@@ -11,7 +11,7 @@ use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::PageVisit;
-use crate::faces::console::question::{Question, QuestionPage};
+use crate::faces::console::question::{ActQuestion, QuestionPage};
 use crate::faces::query::params::NONE;
 use crate::gateway::{GatewayError, QuotaView};
 use crate::store::Tenant;
@@ -65,7 +65,7 @@ pub(in crate::faces::console) async fn show_part(
 
 async fn suspension(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
     let tenant = found(visit, name).await?;
-    let question = Question {
+    let question = ActQuestion {
         act: format!("Suspend {}", tenant.name),
         says: "Nothing is served to it, within a second on every replica: its keys, sessions and people are refused, and its streams \
                end. Nothing is deleted, and you can end the suspension.",
