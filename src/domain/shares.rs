@@ -5,9 +5,33 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::Arc;
 
 /// Divisor of a capacity for one tenant, which may use a quarter of it.
 pub const TENANT_PART: usize = 4;
+
+/// Makes room for one more entry of a tenant, whose keys `is_own` finds. A tenant that has a quarter of the capacity loses its
+/// unused entries, before all others do. Returns whether there is room now, and what was dropped: nobody else holds it.
+pub fn make_room<K: Eq + Hash, V>(
+    kept: &mut HashMap<K, Arc<V>>,
+    capacity: usize,
+    is_own: impl Fn(&K) -> bool,
+) -> (bool, Vec<(K, Arc<V>)>) {
+    let part = capacity / TENANT_PART;
+    let is_unused = |value: &Arc<V>| Arc::strong_count(value) == 1;
+    let own = |kept: &HashMap<K, Arc<V>>| match kept.len() < part {
+        true => 0,
+        false => kept.keys().filter(|key| is_own(key)).count(),
+    };
+    let mut dropped = Vec::new();
+    if own(kept) >= part {
+        dropped.extend(kept.extract_if(|key, value| is_own(key) && is_unused(value)));
+    }
+    if kept.len() >= capacity {
+        dropped.extend(kept.extract_if(|_, value| is_unused(value)));
+    }
+    (kept.len() < capacity && own(kept) < part.max(1), dropped)
+}
 
 /// Part of a capacity, as a number of items and their size in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,6 +140,38 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_tenant_makes_room_among_its_own_before_others_lose_theirs() {
+        const CAPACITY: usize = 8;
+        let mut kept: HashMap<(u8, u8), Arc<u8>> = HashMap::new();
+        let put = |kept: &mut HashMap<(u8, u8), Arc<u8>>, tenant: u8, n: u8| {
+            let (has_room, dropped) = make_room(kept, CAPACITY, |key| key.0 == tenant);
+            if has_room {
+                kept.insert((tenant, n), Arc::new(n));
+            }
+            let dropped: Vec<u8> = dropped.iter().map(|(key, _)| key.0).collect();
+            (has_room, dropped)
+        };
+        assert_eq!(put(&mut kept, 1, 0), (true, vec![]));
+        for n in 0..20 {
+            let (has_room, dropped) = put(&mut kept, 2, n);
+            assert!(has_room && dropped.iter().all(|tenant| *tenant == 2), "{n}: {dropped:?}");
+            assert!(kept.len() <= 3, "{n}: {kept:?}");
+        }
+        // what is in use stays, and nobody else's goes for it
+        let in_use: Vec<Arc<u8>> = kept.values().map(Arc::clone).collect();
+        assert_eq!(put(&mut kept, 2, 30), (false, vec![]));
+        drop(in_use);
+        for tenant in 3..9 {
+            assert_eq!(put(&mut kept, tenant, 0), (true, vec![]));
+            if kept.len() == CAPACITY {
+                break;
+            }
+        }
+        let (has_room, dropped) = put(&mut kept, 9, 0);
+        assert!(has_room && dropped.len() == CAPACITY, "{dropped:?}");
+    }
 
     proptest! {
         /// The total is the sum over all holders, and nothing is left when everything was given back.

@@ -108,6 +108,7 @@ macro_rules! flow_query {
                  and o.client_generation = f.client_generation
              join servers s on s.tenant_id = f.tenant_id and s.server_id = f.server_id and s.removed_at is null
                  and o.place = split_part(s.url, '?', 1)
+             join tenants t on t.tenant_id = f.tenant_id and t.suspended_at is null and t.deleted_at is null
              left join connections c on c.tenant_id = f.tenant_id and c.server_id = f.server_id
                  and c.principal_id = f.principal_id and c.client_generation = f.client_generation
              where f.tenant_id = $1 and f.expires_at > now() and ",
@@ -312,21 +313,6 @@ impl Store {
         let keys = secrets::keys(&mut tx, tenant).await?;
         tx.commit().await?;
         Ok(found.map(|found| (found, keys)))
-    }
-
-    /// Ends a login. Returns whether it was there: only one request gets `true`.
-    ///
-    /// # Errors
-    /// The database is out of reach or fails.
-    pub async fn end_flow(&self, tenant: TenantId, flow: Uuid) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        let ended = sqlx::query("delete from connect_flows where tenant_id = $1 and flow_id = $2")
-            .bind(tenant.0)
-            .bind(flow)
-            .execute(&mut *tx)
-            .await?;
-        tx.commit().await?;
-        Ok(ended.rows_affected() > 0)
     }
 
     /// Deletes a batch of logins whose time is over. Returns whether there may be more.

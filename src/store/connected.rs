@@ -96,7 +96,7 @@ impl Store {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rows = sqlx::query_as(
             "select c.connection_id, c.principal_id, k.name as key_name, coalesce(k.owner, i.owner) as owner, c.state,
-                 c.generation, c.principal_id is not null and c.principal_id = o.listing_principal as is_for_listing,
+                 c.generation, coalesce(c.principal_id = o.listing_principal, false) as is_for_listing,
                  c.expires_at, c.retry_at, c.last_error
              from connections c join server_oauth o on o.tenant_id = c.tenant_id and o.server_id = c.server_id
                  and o.client_generation = c.client_generation
@@ -113,18 +113,29 @@ impl Store {
     }
 
     /// Stores the tokens of a person who logged in, in the place of those of before, and lists the server with this login from now
-    /// on if `for_listing`. Returns whether the login's configuration is still the one that it was begun with.
+    /// on if `for_listing`. Ends the flow that brought them. Returns whether it was there: it ends with its principal, and only one
+    /// request ends it; and whether the login's configuration is still the one that it was begun with.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] if the tenant is deleted. Other errors come from the database.
     pub async fn put_connection(
         &self,
         login: LoginOf,
+        flow: Uuid,
         new: &NewTokens,
         for_listing: bool,
     ) -> Result<bool, StoreError> {
         let LoginOf { tenant, server, principal, client } = login;
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        // first, as where logins end with their principal: in another order the two could wait for each other
+        let ended = sqlx::query("delete from connect_flows where tenant_id = $1 and flow_id = $2")
+            .bind(tenant.0)
+            .bind(flow)
+            .execute(&mut *tx)
+            .await?;
+        if ended.rows_affected() == 0 {
+            return Ok(false);
+        }
         lock_server(&mut tx, tenant, server).await?;
         let rev = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
         let (access, refresh) = (new.access.as_ref(), new.refresh.as_ref());

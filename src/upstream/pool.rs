@@ -26,8 +26,9 @@ use super::stdio::{Children, Journal, StdioRules};
 use super::target::Target;
 use crate::domain::measure::Measures;
 use crate::domain::server_login::TokenChallenge;
+use crate::domain::shares::make_room;
 
-/// Most upstreams that are kept; beyond it, unused ones are dropped.
+/// Most upstreams that are kept, a quarter of them of one tenant; beyond it, unused ones are dropped.
 pub const CONNECTIONS_MAX: usize = 10_000;
 
 /// Tenant, server, and the principal whose login the server is reached with; nil for the tenant's, or none.
@@ -143,13 +144,16 @@ impl Pool {
             target,
             connections.get(&key).map(|kept| &**kept),
         ));
-        if connections.len() >= CONNECTIONS_MAX {
-            connections.retain(|_, kept| Arc::strong_count(kept) > 1);
-        }
-        // The pool is full of connections in use: this one lives as long as its caller keeps it.
-        if connections.len() < CONNECTIONS_MAX || connections.contains_key(&key) {
-            connections.insert(key, Arc::clone(&connection));
-        }
+        let is_own = |key: &Key| key.0 == target.tenant;
+        let (has_room, dropped) = match connections.contains_key(&key) {
+            true => (true, Vec::new()),
+            false => make_room(&mut connections, CONNECTIONS_MAX, is_own),
+        };
+        // Without room, because all are in use, this one lives as long as its caller keeps it.
+        let replaced = has_room.then(|| connections.insert(key, Arc::clone(&connection)));
+        drop(connections);
+        // Outside the lock: it may close sockets.
+        drop((replaced, dropped));
         connection
     }
 

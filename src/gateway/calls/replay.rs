@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use uuid::Uuid;
@@ -29,6 +30,10 @@ use crate::store::{PastCalls, PastTimes};
 const DAYS: i64 = 7;
 /// Most groups of calls of one day; further ones are counted as left out.
 const GROUPS_MAX: i64 = 2000;
+/// Most processor time of a replay. Calls that are left then are counted as left out.
+const WORK_MAX: Duration = Duration::from_secs(1);
+/// Longest piece of it: others' work comes in between.
+const PIECE_MAX: Duration = Duration::from_millis(20);
 /// Most entries of a report.
 const REPORTED_MAX: usize = 50;
 /// Arguments of a call whose own are not known.
@@ -77,7 +82,7 @@ pub struct ReplayedCalls {
 pub struct ReplayReport {
     /// Numbers of calls by outcome, in the order of [`PastOutcome::ALL`].
     pub by_outcome: [i64; PastOutcome::ALL.len()],
-    /// Number of calls that were not looked at: those of rare groups.
+    /// Number of calls that were not looked at: those of rare groups, and those after a second of work.
     pub left_out: i64,
     /// Calls that would not simply have run, those with the most calls first.
     pub entries: Vec<ReplayedCalls>,
@@ -148,18 +153,28 @@ impl Calls {
             callers: HashMap::new(),
         };
         let (now, mut sums) = (clock::now(), Sums::default());
+        let mut work_left = WORK_MAX;
         for day in 0..DAYS {
             let range = (now - TimeDelta::days(day + 1), now - TimeDelta::days(day));
             let groups = self.log.count_past_calls(caller, range, replay.times, GROUPS_MAX).await?;
             let total = groups.first().map_or(0, |group| group.total);
             sums.report.left_out += total - groups.iter().map(|group| group.calls).sum::<i64>();
-            self.upstreams
-                .in_turn(caller.tenant_id().0, || {
-                    for past in &groups {
-                        sums.add(past, self.decide_past(&mut replay, past));
-                    }
-                })
-                .await;
+            let mut rest = groups.as_slice();
+            while !rest.is_empty() && !work_left.is_zero() {
+                let piece = work_left.min(PIECE_MAX);
+                let (left, spent) = self
+                    .upstreams
+                    .in_turn(caller.tenant_id().0, || {
+                        let began = Instant::now();
+                        let left = each_within(piece, rest, |past| {
+                            sums.add(past, self.decide_past(&mut replay, past))
+                        });
+                        (left, began.elapsed())
+                    })
+                    .await;
+                (rest, work_left) = (left, work_left.saturating_sub(spent));
+            }
+            sums.report.left_out += rest.iter().map(|group| group.calls).sum::<i64>();
         }
         Ok(sums.report())
     }
@@ -235,6 +250,20 @@ impl Calls {
     }
 }
 
+/// Does something with each item until the time is over, at least with the first. Returns those that are left.
+fn each_within<T>(time: Duration, items: &[T], mut act: impl FnMut(&T)) -> &[T] {
+    let began = Instant::now();
+    let mut rest = items;
+    while let Some((first, others)) = rest.split_first() {
+        act(first);
+        rest = others;
+        if began.elapsed() >= time {
+            break;
+        }
+    }
+    rest
+}
+
 /// Returns the mode that would hold for a key: another one than the tenant's is the key's own.
 fn mode_of(replay: &Replay<'_>, of_key: PolicyMode) -> PolicyMode {
     match replay.document.mode {
@@ -292,6 +321,14 @@ mod tests {
             report.entries.iter().take(2).map(|entry| (&*entry.tool, entry.outcome, entry.calls)).collect();
         assert_eq!(first, [("s:b", PastOutcome::Unknown, 9), ("s:a", PastOutcome::Asked, 5)]);
         assert!(report.has_more && report.entries.len() == REPORTED_MAX);
+    }
+
+    #[test]
+    fn a_piece_of_work_ends_in_time() {
+        let mut seen = Vec::new();
+        assert_eq!(each_within(Duration::ZERO, &[1, 2, 3], |item| seen.push(*item)), [2, 3]);
+        assert_eq!(each_within(Duration::from_secs(3600), &[2, 3], |item| seen.push(*item)), [0; 0]);
+        assert_eq!(seen, [1, 2, 3]);
     }
 
     #[test]

@@ -200,7 +200,6 @@ impl Connect {
             None => {
                 let refresh = refresh.as_ref().map(|token| token.as_str());
                 let stored = self.store_tokens(tenant, flow, (&good, refresh)).await?;
-                self.store.end_flow(tenant, flow.flow_id).await.map_err(|error| unavailable(&error))?;
                 Ok(ConnectEnd::Stored(stored))
             }
             Some(loopback) => {
@@ -277,7 +276,7 @@ impl Connect {
         let login = login_of(tenant, flow);
         let vault = (&self.store, &*self.options.keyring);
         let new = vault::seal_tokens(vault, (login, &flow.place), Some(good), refresh).await?;
-        let kept = self.store.put_connection(login, &new, flow.for_listing).await;
+        let kept = self.store.put_connection(login, flow.flow_id, &new, flow.for_listing).await;
         if !kept.map_err(|error| GatewayError::from_store(error, "server"))? {
             return Err(GatewayError::NotFound("login"));
         }
@@ -309,11 +308,7 @@ impl Connect {
         let life_s = parked.ends_s.map(|ends_s| (ends_s - now_s()).max(0.0));
         let good = GoodAnswer { token: parked.access, life_s };
         let refresh = parked.refresh.as_ref().map(|token| token.as_str());
-        let stored = self.store_tokens(tenant, &flow, (&good, refresh)).await?;
-        // last, so that nothing is lost by a failure before
-        let ended = self.store.end_flow(tenant, flow.flow_id).await;
-        ended.map_err(|error| GatewayError::from_store(error, "login"))?;
-        Ok(stored)
+        self.store_tokens(tenant, &flow, (&good, refresh)).await
     }
 }
 

@@ -28,6 +28,7 @@ use super::options::Options;
 use crate::domain::backoff::{chance, jittered};
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::server_login::{LoginNeed, LoginState};
+use crate::domain::shares::make_room;
 use crate::store::{LoginOf, LoginTurn, SealedToken, Store};
 use crate::upstream::{AccessToken, CONNECTIONS_MAX, LoginFailure, ServerLogin, TokenClient, TokenSource};
 
@@ -152,16 +153,15 @@ impl ServerLogins {
         if let Some(slot) = slots.get(&key).filter(is_good) {
             return Arc::clone(slot);
         }
-        if slots.len() >= CONNECTIONS_MAX {
-            // every other one: their tokens come back from the database
-            let mut is_kept = false;
-            slots.retain(|_, _| {
-                is_kept = !is_kept;
-                is_kept
-            });
-        }
+        // the tokens of those dropped come back from the database
+        let (has_room, _) = match slots.contains_key(&key) {
+            true => (true, Vec::new()),
+            false => make_room(&mut slots, CONNECTIONS_MAX, |key| key.0 == login.tenant),
+        };
         let slot = Arc::new(LoginSlot::new(login.client, slots.get(&key).map(|before| &**before)));
-        slots.insert(key, Arc::clone(&slot));
+        if has_room {
+            slots.insert(key, Arc::clone(&slot));
+        }
         slot
     }
 

@@ -23,7 +23,7 @@ use crate::upstream::{FailureKind, UpstreamError};
 
 /// Request to configure the login at a server. `Debug` shows no secret.
 pub struct OauthRequest {
-    /// Way of logging in, a word of [`LoginKind`].
+    /// Way of logging in, a word of [`crate::domain::server_login::LoginKind`].
     pub kind: String,
     /// Client id of the gateway; `None` to register it, for logins of people.
     pub client_id: Option<String>,

@@ -280,4 +280,9 @@ async fn logins_end_with_their_holder() {
     scene.tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
     assert_eq!(server(&scene.tenant.platform, "up").await["connection"], "login_required");
     call(&kept, "up:t").await.ok();
+    // what is left is shown, and can be ended
+    let shown = connections(&scene.tenant.platform).await;
+    let holders: Vec<&str> = shown.iter().filter_map(|row| row["principal_id"].as_str()).collect();
+    assert_eq!(holders, [&*kept.id], "{shown:?}");
+    assert!(shown.iter().all(|row| row["for_listing"] != true), "{shown:?}");
 }
