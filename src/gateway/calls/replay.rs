@@ -167,7 +167,7 @@ impl Calls {
                     .in_turn(caller.tenant_id().0, || {
                         let began = Instant::now();
                         let left = each_within(piece, rest, |past| {
-                            sums.add(past, self.decide_past(&mut replay, past))
+                            sums.add(past, self.decide_past(&mut replay, past));
                         });
                         (left, began.elapsed())
                     })
