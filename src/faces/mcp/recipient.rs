@@ -25,7 +25,7 @@ pub(super) struct To {
     pub(super) id: String,
     /// Whether the client reads event streams. If so, a call that it cancelled gets no message at all.
     pub(super) streams: bool,
-    /// Whether the client opens pages for a person (`elicitation.url`).
+    /// True if the client opens pages for a person (`elicitation.url`).
     pub(super) opens_pages: bool,
     /// Function that renders the answer.
     pub(super) render: Render,
@@ -47,11 +47,15 @@ impl To {
         if !matches!(outcome, CallOutcome::Refused(refused) if unknown(refused.refusal.code)) {
             self.operation.about(&self.about);
         }
-        let (answered, end) = match outcome {
-            CallOutcome::Refused(Refused { refusal, .. }) if self.opens_pages && refusal.page.is_some() => {
-                pages::asked(self.era, &self.id, refusal, refusal.page.as_deref().unwrap_or_default())
+        let page = match outcome {
+            CallOutcome::Refused(Refused { refusal, .. }) if self.opens_pages => {
+                refusal.page.as_deref().map(|page| (refusal, page))
             }
-            outcome => (self.render)(self, outcome),
+            _ => None,
+        };
+        let (answered, end) = match page {
+            Some((refusal, page)) => pages::asked(self.era, &self.id, refusal, page),
+            None => (self.render)(self, outcome),
         };
         self.operation.ended(end);
         answered

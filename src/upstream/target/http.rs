@@ -83,7 +83,7 @@ pub enum LoginHolder {
     Tenant,
     /// Each caller for itself. Requests of nobody in particular have no token, and are not sent.
     Caller,
-    /// This principal: an API key, or a person.
+    /// Principal with this id: an API key, or a person.
     Principal(Uuid),
 }
 

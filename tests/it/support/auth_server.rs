@@ -26,7 +26,7 @@ pub enum AuthMood {
     Well,
     /// 503, and nothing is done.
     Broken,
-    /// What was asked for is done, and the answer is lost.
+    /// The request is carried out, and its answer is lost.
     Lost,
     /// No answer until the mood changes, and then what the new one answers.
     Held,

@@ -17,7 +17,7 @@ use crate::support::{Answer, Api, AuthServer, Gateway, Tenant, Upstream, Visitor
 const GATEWAY: &str = "https://gw.example";
 /// Settings of these tests.
 const SETTINGS: [(&str, &str); 1] = [("MCPPROXY__SERVER__PUBLIC_URL", GATEWAY)];
-/// Where a program waits for the browser.
+/// Address at which a program waits for the browser.
 const PROGRAM: &str = "http://127.0.0.1:9/done";
 
 /// Three replicas, a tenant, a server whose people log in at an authorization server, and an admin who listed it.
