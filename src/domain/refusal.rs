@@ -72,6 +72,8 @@ text_enum! {
         UpstreamAuthRefused = "upstream_auth_refused",
         /// Check 12: a person has to log in at the upstream first.
         UpstreamLoginRequired = "upstream_login_required",
+        /// Check 12: the identity provider gives no token for the upstream in exchange for that of the caller.
+        UpstreamExchangeRefused = "upstream_exchange_refused",
         /// Check 12: the upstream names another authorization server than the one that an administrator confirmed.
         UpstreamAuthChanged = "upstream_auth_changed",
         /// Check 12: the activity record could not be committed.
@@ -117,6 +119,7 @@ impl Code {
             Code::OperationNotPermitted
             | Code::InsufficientScope
             | Code::UpstreamLoginRequired
+            | Code::UpstreamExchangeRefused
             | Code::PolicyDenied
             | Code::ConsentPending
             | Code::ConsentDenied

@@ -20,6 +20,18 @@ text_enum! {
         ClientCredentials = "client_credentials",
         /// Each person logs in for themselves, in a browser (RFC 6749, section 4.1, with PKCE).
         AuthorizationCode = "authorization_code",
+        /// Tokens of people are exchanged at their own issuer (RFC 8693). The gateway lists the server as itself.
+        TokenExchange = "token_exchange",
+    }
+}
+
+text_enum! {
+    /// Request by which a token endpoint gives a token in exchange for that of a person.
+    pub enum ExchangeGrant {
+        /// Grant of RFC 8693.
+        TokenExchange = "token_exchange",
+        /// Grant of RFC 7523 with `requested_token_use=on_behalf_of`, as Microsoft Entra ID has it.
+        OnBehalfOf = "on_behalf_of",
     }
 }
 

@@ -64,6 +64,33 @@ pub struct SealedToken {
     pub keys: Vec<DataKey>,
 }
 
+/// Configuration of a login, as requests to its token endpoint need it.
+#[derive(Clone, Debug)]
+pub struct LoginConfig {
+    /// URL of the server without its query.
+    pub place: String,
+    /// Issuer of the token endpoint; `None` if only the endpoint is known.
+    pub issuer: Option<String>,
+    /// URL of the token endpoint.
+    pub token_endpoint: String,
+    /// Value of `resource`; `None` if none is sent.
+    pub resource: Option<String>,
+    /// Value of `audience`; `None` if none is sent.
+    pub audience: Option<String>,
+    /// Scopes to ask for.
+    pub scopes: Vec<String>,
+    /// Client id of the gateway.
+    pub client_id: String,
+    /// Way of authentication, a word of [`ClientAuthWay`](crate::domain::server_login::ClientAuthWay).
+    pub client_auth: String,
+    /// Client secret; `None` for a public client.
+    pub client_secret: Option<SealedText>,
+    /// Request for exchanges, a word of [`ExchangeGrant`](crate::domain::server_login::ExchangeGrant); `None` where nothing is exchanged.
+    pub exchange_grant: Option<String>,
+    /// Wrapped data keys of the tenant.
+    pub keys: Vec<DataKey>,
+}
+
 /// Right of one request to ask the token endpoint.
 #[derive(Clone, Debug)]
 pub struct LoginClaim {
@@ -77,24 +104,10 @@ pub struct LoginClaim {
     pub failures: u32,
     /// Way of logging in.
     pub kind: LoginKind,
-    /// URL of the server without its query.
-    pub place: String,
-    /// URL of the token endpoint.
-    pub token_endpoint: String,
-    /// Value of `resource`; `None` if none is sent.
-    pub resource: Option<String>,
-    /// Scopes to ask for.
-    pub scopes: Vec<String>,
-    /// Client id of the gateway.
-    pub client_id: String,
-    /// Way of authentication, a word of [`ClientAuthWay`](crate::domain::server_login::ClientAuthWay).
-    pub client_auth: String,
-    /// Client secret; `None` for a public client.
-    pub client_secret: Option<SealedText>,
+    /// Configuration of the login.
+    pub config: LoginConfig,
     /// Token that renews a person's login; `None` for the gateway's own.
     pub refresh: Option<SealedText>,
-    /// Wrapped data keys of the tenant.
-    pub keys: Vec<DataKey>,
     id: Uuid,
 }
 
@@ -141,13 +154,34 @@ pub enum LoginTurn {
 struct Configured {
     kind: String,
     place: String,
+    issuer: Option<String>,
     token_endpoint: String,
     resource: Option<String>,
+    audience: Option<String>,
     scopes: Vec<String>,
     client_id: String,
     client_auth: String,
+    exchange_grant: Option<String>,
     data_key_id: Option<Uuid>,
     client_sealed: Option<Vec<u8>>,
+}
+
+impl Configured {
+    fn into_config(self, keys: Vec<DataKey>) -> LoginConfig {
+        LoginConfig {
+            place: self.place,
+            issuer: self.issuer,
+            token_endpoint: self.token_endpoint,
+            resource: self.resource,
+            audience: self.audience,
+            scopes: self.scopes,
+            client_id: self.client_id,
+            client_auth: self.client_auth,
+            client_secret: SealedText::of(self.data_key_id, self.client_sealed),
+            exchange_grant: self.exchange_grant,
+            keys,
+        }
+    }
 }
 
 #[derive(FromRow)]
@@ -192,7 +226,7 @@ impl Found {
     /// Returns whether the token endpoint can give another token without a person.
     fn is_renewable(&self, kind: LoginKind) -> bool {
         match kind {
-            LoginKind::ClientCredentials => true,
+            LoginKind::ClientCredentials | LoginKind::TokenExchange => true,
             LoginKind::AuthorizationCode => self.refresh_sealed.is_some(),
         }
     }
@@ -291,17 +325,22 @@ impl Store {
             generation: found.generation,
             failures: found.failures.unsigned_abs(),
             kind,
-            place: configured.place,
-            token_endpoint: configured.token_endpoint,
-            resource: configured.resource,
-            scopes: configured.scopes,
-            client_id: configured.client_id,
-            client_auth: configured.client_auth,
-            client_secret: SealedText::of(configured.data_key_id, configured.client_sealed),
+            config: configured.into_config(keys),
             refresh: SealedText::of(found.refresh_key_id, found.refresh_sealed),
-            keys,
             id,
         })))
+    }
+
+    /// Returns the configuration of a login; `None` if it was changed or removed.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn login_config(&self, login: LoginOf) -> Result<Option<LoginConfig>, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(login.tenant)).await?;
+        let Some(configured) = configured(&mut tx, login).await? else { return Ok(None) };
+        let keys = secrets::keys(&mut tx, login.tenant).await?;
+        tx.commit().await?;
+        Ok(Some(configured.into_config(keys)))
     }
 
     /// Stores the tokens that a claimed request brought, also after its lease, and returns their number; `None` if the login was
@@ -489,7 +528,8 @@ async fn find(tx: &mut Unit, login: LoginOf, lock: &'static str) -> Result<Optio
 /// Returns the configuration of a login, if it is still of this generation and for the place where the server is.
 async fn configured(tx: &mut Unit, login: LoginOf) -> Result<Option<Configured>, StoreError> {
     let found = sqlx::query_as(
-        "select o.kind, o.place, o.token_endpoint, o.resource, o.scopes, o.client_id, o.client_auth, o.data_key_id, o.client_sealed
+        "select o.kind, o.place, o.issuer, o.token_endpoint, o.resource, o.audience, o.scopes, o.client_id, o.client_auth,
+             o.exchange_grant, o.data_key_id, o.client_sealed
          from server_oauth o join servers s on s.tenant_id = o.tenant_id and s.server_id = o.server_id
          where o.tenant_id = $1 and o.server_id = $2 and o.client_generation = $3 and s.removed_at is null
            and o.place = split_part(s.url, '?', 1)",

@@ -276,7 +276,7 @@ async fn note(
     noted: &Noted<'_>,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "update servers set era = $3, connection = $4, last_ok_at = now(), last_error = $5,
+        "update servers set era = $3, connection = $4, last_ok_at = now(), last_error = $5, wants_login = false,
              baselined = baselined or $6, rev = coalesce($7, rev),
              offers_baselined = case when $6 then '{}' else offers_baselined end,
              returned_at = $8, returned_before = $9, holds = $10, held_until = $11,

@@ -80,7 +80,7 @@ pub use client_replies::NewReply;
 pub use client_sessions::{KEY_SESSIONS_MAX, SESSION_URIS_MAX, SessionOf, SessionWishes, WishOutcome};
 pub use connect_flows::{FlowDeparture, FlowRow, NewFlow};
 pub use connected::{ConnectionRow, RemovedConnection};
-pub use connections::{LoginClaim, LoginOf, LoginTurn, NewTokens, SealedText, SealedToken};
+pub use connections::{LoginClaim, LoginConfig, LoginOf, LoginTurn, NewTokens, SealedText, SealedToken};
 pub use consent::{
     AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentDecider, ConsentFilter, ConsentGrant,
     ConsentRow, ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, GrantOrigin, GrantedCall,

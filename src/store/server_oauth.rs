@@ -18,6 +18,12 @@ pub struct ServerOauth {
     pub token_endpoint: String,
     /// Value of `resource` in token requests; `None` if none is sent.
     pub resource: Option<String>,
+    /// Value of `audience` in token requests; `None` if none is sent.
+    #[serde(default)]
+    pub audience: Option<String>,
+    /// Request for exchanges, a word of [`ExchangeGrant`](crate::domain::server_login::ExchangeGrant); `None` where nothing is exchanged.
+    #[serde(default)]
+    pub exchange_grant: Option<String>,
     /// Scopes that are asked for; empty for those of the provider's choice.
     pub scopes: Vec<String>,
     /// Client id of the gateway.

@@ -11,7 +11,7 @@ use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{ServerId, TenantId};
-use crate::domain::server_login::{ClientAuthWay, LoginKind, Registration};
+use crate::domain::server_login::{ClientAuthWay, ExchangeGrant, LoginKind, Registration};
 
 /// Configuration of a login to be stored.
 #[derive(Clone, Debug)]
@@ -38,6 +38,10 @@ pub struct NewServerOauth {
     pub token_endpoint: String,
     /// Value of `resource` in token requests; `None` for none.
     pub resource: Option<String>,
+    /// Value of `audience` in token requests; `None` for none.
+    pub audience: Option<String>,
+    /// Request for exchanges; `None` where nothing is exchanged.
+    pub exchange_grant: Option<ExchangeGrant>,
     /// Scopes to ask for.
     pub scopes: Vec<String>,
     /// Client id of the gateway.
@@ -67,8 +71,8 @@ impl Store {
         sqlx::query(
             "insert into server_oauth (tenant_id, server_id, place, kind, issuer, token_endpoint, resource, scopes,
                  client_id, client_auth, client_generation, data_key_id, client_sealed, authorization_endpoint,
-                 revocation_endpoint, require_iss, registration, is_named)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
+                 revocation_endpoint, require_iss, registration, is_named, audience, exchange_grant)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)",
         )
         .bind(tenant.0)
         .bind(server.0)
@@ -88,6 +92,8 @@ impl Store {
         .bind(new.require_iss)
         .bind(new.registration.as_str())
         .bind(new.is_named)
+        .bind(&new.audience)
+        .bind(new.exchange_grant.map(ExchangeGrant::as_str))
         .execute(&mut *tx)
         .await?;
         changed(tx, (tenant, server), new.version, rev).await

@@ -61,6 +61,8 @@ pub struct Server {
     pub last_ok_at: Option<DateTime<Utc>>,
     /// Error of the last listing, or remark on tools that were left out or held back; `None` if there is neither.
     pub last_error: Option<String>,
+    /// True if the server refused the last listing for want of a login, and none is configured.
+    pub wants_login: bool,
     /// Reasons why some prompts, resources or templates are missing; `None` if none are.
     pub offers_error: Option<String>,
     /// Key that added the server, or moved it last; `None` for the bootstrap key.
@@ -114,6 +116,7 @@ impl Server {
             connection: ConnectionState::Unknown.into(),
             last_ok_at: None,
             last_error: None,
+            wants_login: false,
             offers_error: None,
             added_by: None,
             adder_key: None,
@@ -170,14 +173,14 @@ macro_rules! server_columns {
         "server_id, name, kind, url, command,
          (select t.name from tenants t where t.tenant_id = servers.tenant_id) as tenant_name, enabled, quarantined, auto_approve, baselined, limits, relay,
          coalesce(relay_place = coalesce(split_part(url, '?', 1), command), false) as relay_is_of_place, era, connection, \
-         last_ok_at, last_error,
+         last_ok_at, last_error, wants_login,
          (select string_agg(value, '; ' order by key) from jsonb_each_text(offers_error)) as offers_error,
          added_by, adder_key, adder_root, adder_owner, adder_email, adder_identity, adder_creator, created_at, version, rev, header_names, web_page,
          (select jsonb_build_object('kind', o.kind, 'issuer', o.issuer, 'token_endpoint', o.token_endpoint,
-                 'resource', o.resource, 'scopes', o.scopes, 'client_id', o.client_id, 'client_auth', o.client_auth,
+                 'resource', o.resource, 'audience', o.audience, 'exchange_grant', o.exchange_grant, 'scopes', o.scopes, 'client_id', o.client_id, 'client_auth', o.client_auth,
                  'client_generation', o.client_generation, 'registration', o.registration,
                  'authorization_endpoint', o.authorization_endpoint, 'listing_principal', o.listing_principal, 'is_named', o.is_named, 'epoch', o.epoch,
-                 'state', coalesce(c.state, case when o.kind = 'client_credentials' then 'none' else 'login_required' end),
+                 'state', coalesce(c.state, case when o.kind = 'authorization_code' then 'login_required' else 'none' end),
                  'last_error', c.last_error)
           from server_oauth o left join connections c on c.tenant_id = o.tenant_id and c.server_id = o.server_id
               and c.principal_id is not distinct from o.listing_principal and c.client_generation = o.client_generation

@@ -188,6 +188,7 @@ impl Connection {
             page: request.page.as_ref(),
             round: Some(&request.round),
             caller: request.caller,
+            caller_token: request.caller_token,
             bytes_max: self.limits.response_bytes_max,
         };
         self.pass_on(&ask, request.timeout, &request.sent).await

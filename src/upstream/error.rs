@@ -24,6 +24,8 @@ pub enum FailureKind {
         /// Number of the token that the server itself refused; `None` if there was none.
         generation: Option<i64>,
     },
+    /// The token endpoint of the server gives no token in exchange for that of the caller.
+    ExchangeRefused,
     /// A person has to log in at the server first. The detail has the scopes that it asks for, if any.
     LoginNeeded(LoginNeed),
     /// The queue of the upstream is full, or the wait in it took too long.
@@ -71,6 +73,9 @@ impl FailureKind {
             Self::Locked => "the credentials stored for the upstream server cannot be opened",
             Self::LoginUnavailable { .. } => "the login service of the upstream server gives no token",
             Self::LoginRefused { .. } => "the upstream server refuses the gateway's own credentials",
+            Self::ExchangeRefused => {
+                "the identity provider gives this account no token for the upstream server"
+            }
             Self::LoginNeeded(_) => "the upstream server needs a person's login",
             Self::NoRounds => "the upstream server does not take answers to its questions any more",
             Self::Overloaded => "the queue of the upstream server is full",
@@ -100,13 +105,20 @@ impl FailureKind {
                 | Self::Locked
                 | Self::LoginUnavailable { .. }
                 | Self::LoginRefused { .. }
+                | Self::ExchangeRefused
                 | Self::LoginNeeded(_)
         )
     }
 
     /// Returns whether the gateway could not log in at the server.
     pub fn is_of_login(self) -> bool {
-        matches!(self, Self::LoginUnavailable { .. } | Self::LoginRefused { .. } | Self::LoginNeeded(_))
+        matches!(
+            self,
+            Self::LoginUnavailable { .. }
+                | Self::LoginRefused { .. }
+                | Self::ExchangeRefused
+                | Self::LoginNeeded(_)
+        )
     }
 }
 

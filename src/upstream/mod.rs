@@ -23,7 +23,7 @@ mod tests;
 pub use self::admission::breaker::{BreakerRules, BreakerState};
 pub use self::admission::egress::{Deny, Egress, EgressError, Resolve, Resolving, SystemDns, URL_BYTES_MAX};
 pub use self::admission::shares::{
-    FREE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals,
+    FREE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals, lower_priority,
 };
 pub use self::connection::Connection;
 pub use self::connection::list::{Doubt, Listed, PAGES_MAX};

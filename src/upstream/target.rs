@@ -22,6 +22,7 @@ use super::protocol::events::{CallerMark, Hears, PageCall};
 use super::protocol::jsonrpc::Round;
 use super::protocol::sent::Sent;
 use crate::domain::era::Era;
+use crate::domain::identity::CallerToken;
 use crate::domain::relay::Relay;
 use crate::domain::span::Span;
 
@@ -163,6 +164,14 @@ impl Upstream {
         }
     }
 
+    /// Returns the token of the caller that is exchanged for one at the server; `None` without one.
+    pub(super) fn caller_token(&self) -> Option<&Arc<CallerToken>> {
+        match self {
+            Self::Http(server) => server.caller_token.as_ref(),
+            Self::Program(_) | Self::Pages(_) | Self::Unknown => None,
+        }
+    }
+
     /// Returns the secrets that the server is called or started with, and may repeat.
     pub fn secrets(&self) -> Vec<&str> {
         self.described().secrets()
@@ -226,19 +235,25 @@ impl Upstream {
 }
 
 impl Target {
-    /// Returns the server as this principal reaches it: a copy with its own login where each caller has one.
-    pub fn for_principal(&self, principal: Option<Uuid>) -> Cow<'_, Target> {
+    /// Returns the server as this principal reaches it: a copy with its own login where each caller has one, and with the token that
+    /// it came with where the login is given in exchange for that.
+    pub fn for_principal(
+        &self,
+        principal: Option<Uuid>,
+        token: Option<&Arc<CallerToken>>,
+    ) -> Cow<'_, Target> {
         let Upstream::Http(HttpServer { login: Some(login), .. }) = &self.upstream else {
             return Cow::Borrowed(self);
         };
         // also where the gateway lists the server with somebody's login
-        if login.holder == LoginHolder::Tenant {
+        if login.is_common() {
             return Cow::Borrowed(self);
         }
         let holder = principal.map_or(LoginHolder::Caller, LoginHolder::Principal);
         let mut own = self.clone();
         if let Upstream::Http(server) = &mut own.upstream {
             server.login = Some(TargetLogin { holder, ..*login });
+            server.caller_token = token.filter(|_| login.exchanges).map(Arc::clone);
         }
         Cow::Owned(own)
     }
@@ -307,6 +322,8 @@ pub struct Request {
     pub round: Round,
     /// Caller of the request, whose share of memory the answer takes.
     pub caller: CallerMark,
+    /// Mark of the token that the caller came with; `None` without one.
+    pub caller_token: Option<Uuid>,
     /// Longest time for this request; the upstream's own limit holds too.
     pub timeout: Duration,
     /// Progress of the request, filled in on the way.

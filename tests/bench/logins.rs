@@ -32,7 +32,7 @@ const CONTROL_US_MAX: f64 = 1.0;
 /// Reads of others a second, far below what the gateway can do.
 const READS_PER_S: u32 = 2000;
 /// Turns of the comparison beside bad tokens.
-const BAD_TURNS: usize = 8;
+const BAD_TURNS: usize = 40;
 /// Length of a slice beside bad tokens.
 const SLICE: Duration = Duration::from_millis(1400);
 /// Bad tokens a second.

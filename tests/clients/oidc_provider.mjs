@@ -4,7 +4,8 @@
 //
 // Any free port on the loopback interface. Access tokens live TOKEN_S seconds; they are JWTs (`at+jwt`) for the resource
 // that was asked for. Clients register themselves (RFC 7591) or, without `--no-documents`, name their metadata document;
-// the documents of `CLIENTS` are known here, and no other is fetched. The client `robot` gets tokens of its own, with its secret.
+// the documents of `CLIENTS` are known here, and no other is fetched. The client `robot` gets tokens of its own, with its secret, and
+// tokens in exchange for those of people (RFC 8693).
 //
 // Prints `listening http://127.0.0.1:PORT`, and then a line of JSON for each answer: {"method", "path", "status", "params",
 // "agent"}, the parameters being those of the query and the body. Takes a line of standard input at a time and answers it with
@@ -16,10 +17,10 @@
 //
 // Ends with its standard input.
 
-import { generateKeyPairSync, randomUUID } from 'node:crypto';
+import { createPublicKey, generateKeyPairSync, randomUUID, verify } from 'node:crypto';
 import http from 'node:http';
 import { createInterface } from 'node:readline';
-import Provider from 'oidc-provider';
+import Provider, { errors } from 'oidc-provider';
 import { CLIENTS } from './login.mjs';
 
 const PERSON = 'ana';
@@ -29,10 +30,12 @@ const SCOPES = 'mcp:read mcp:write';
 
 const tokenS = Number(process.argv[2]);
 if (!(tokenS > 0)) throw new Error('usage: node oidc_provider.mjs TOKEN_S [--no-documents]');
+const EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
+const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token';
 const ROBOT = {
   client_id: 'robot',
   client_secret: 'secret-of-the-robot',
-  grant_types: ['client_credentials'],
+  grant_types: ['client_credentials', EXCHANGE],
   redirect_uris: [],
   response_types: [],
 };
@@ -71,6 +74,41 @@ async function note(context, next) {
   say({ method, path, status, params, agent: context.get('user-agent') });
 }
 
+// Claims of an access token of this provider that has not ended.
+function claimsOf(token) {
+  const [header, payload, signature] = token.split('.');
+  const part = (text) => JSON.parse(Buffer.from(text, 'base64url'));
+  const jwk = keys.find(({ kid }) => kid === part(header).kid);
+  const { kty, n, e } = jwk ?? {};
+  const signed = Buffer.from(`${header}.${payload}`);
+  const isGood = jwk && verify('RSA-SHA256', signed, createPublicKey({ key: { kty, n, e }, format: 'jwk' }), Buffer.from(signature, 'base64url'));
+  const claims = part(payload);
+  if (!isGood || claims.exp * 1000 < Date.now()) throw new errors.InvalidRequest('subject_token is not valid');
+  return claims;
+}
+
+const EXCHANGE_PARAMS = ['subject_token', 'subject_token_type', 'requested_token_type'];
+
+// Gives a token of the same person for the resource that is asked for. The provider leaves this grant to those who use it.
+async function exchange(context) {
+  const { client, params } = context.oidc;
+  if (params.subject_token_type !== ACCESS_TOKEN) throw new errors.InvalidRequest('subject_token_type');
+  const { sub } = claimsOf(params.subject_token);
+  const token = new provider.AccessToken({ accountId: sub, client, gty: 'token_exchange', scope: params.scope });
+  token.resourceServer = new provider.ResourceServer(params.resource, resourceServer(params.resource));
+  context.body = {
+    access_token: await token.save(),
+    issued_token_type: ACCESS_TOKEN,
+    token_type: 'Bearer',
+    expires_in: token.expiration,
+    scope: params.scope,
+  };
+}
+
+function resourceServer(audience) {
+  return { scope: SCOPES, audience, accessTokenTTL: tokenS, accessTokenFormat: 'jwt', jwt: { sign: { alg: 'RS256' } } };
+}
+
 // What is not said here is left to the provider: `iss`, S256 as the only kind of PKCE, rotation of refresh tokens.
 function newProvider(issuer) {
   const made = new Provider(issuer, {
@@ -87,17 +125,12 @@ function newProvider(issuer) {
       devInteractions: { enabled: false },
       registration: { enabled: true },
       clientCredentials: { enabled: true },
+      revocation: { enabled: true },
       clientIdMetadataDocument: { enabled: takesDocuments, ack: 'draft-02' },
       resourceIndicators: {
         enabled: true,
         useGrantedResource: () => true,
-        getResourceServerInfo: (_, audience) => ({
-          scope: SCOPES,
-          audience,
-          accessTokenTTL: tokenS,
-          accessTokenFormat: 'jwt',
-          jwt: { sign: { alg: 'RS256' } },
-        }),
+        getResourceServerInfo: (_, audience) => resourceServer(audience),
       },
     },
     extraTokenClaims: (_, token) => (token.kind === 'AccessToken' ? CLAIMS : undefined),
@@ -105,6 +138,7 @@ function newProvider(issuer) {
     findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id, ...CLAIMS }) }),
     interactions: { url: (_, interaction) => `/log-in/${interaction.uid}` },
   });
+  made.registerGrantType(EXCHANGE, exchange, [...EXCHANGE_PARAMS, 'resource', 'scope']);
   made.use(note);
   made.use(defaultScope);
   made.on('server_error', (_, error) => process.stderr.write(`${error.stack}\n`));

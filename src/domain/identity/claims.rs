@@ -1,9 +1,12 @@
 //! Claims of a token whose signature is good.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use super::algorithm::{TokenAlgorithm, TokenFault, TokenType};
 use super::audience::{Audiences, TokenReach};
+use super::caller_token::CallerToken;
 use super::jwks::{KeyDigest, KeySet};
 use super::token::SplitToken;
 
@@ -58,6 +61,8 @@ pub struct VerifiedToken {
     pub(super) is_login: bool,
     /// Digest of the key that signed the token.
     pub(super) key: KeyDigest,
+    /// The token as it was sent; `None` for an ID token, which stands for nobody elsewhere.
+    pub(super) sent: Option<Arc<CallerToken>>,
 }
 
 impl VerifiedToken {
@@ -65,6 +70,11 @@ impl VerifiedToken {
     pub fn claims(&self) -> Map<String, Value> {
         // read once before, when it was verified
         serde_json::from_str(&self.payload).unwrap_or_default()
+    }
+
+    /// Returns the token as it was sent; `None` for an ID token.
+    pub fn sent(&self) -> Option<&Arc<CallerToken>> {
+        self.sent.as_ref()
     }
 
     /// Returns whether the token would be verified by these keys, algorithms and rules as well, with the same subject and reach. The
@@ -109,6 +119,7 @@ impl SplitToken<'_> {
         let email = shown_email(&self.claims);
         let (algorithm, token_type) = (self.algorithm, self.token_type);
         let payload = self.payload.into();
+        let sent = CallerToken::new(format!("{}.{}", self.signed, self.signature), rules.issuer, expires_s);
         let token = VerifiedToken {
             subject,
             owner,
@@ -121,6 +132,7 @@ impl SplitToken<'_> {
             token_type,
             is_login: false,
             key,
+            sent: Some(Arc::new(sent)),
         };
         Ok((token, self.claims))
     }

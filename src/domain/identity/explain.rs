@@ -5,10 +5,9 @@
 
 use serde_json::{Map, Value};
 
-use super::algorithm::{TokenAlgorithm, TokenFault, TokenType};
+use super::algorithm::{TokenFault, TokenType};
 use super::audience::TokenReach;
 use super::claims::{ClaimRules, shown};
-use super::jwks::KeySet;
 use super::rules::{IdentityRule, RuleCondition, claim_of};
 use super::token::{SplitToken, object};
 
@@ -80,14 +79,6 @@ fn relative(at_s: i64, now_s: i64) -> String {
 }
 
 impl SplitToken<'_> {
-    /// Checks whether the issuer's keys have one for the token, and the token's algorithm is accepted.
-    ///
-    /// # Errors
-    /// [`TokenFault::UnknownKey`] if no key fits, else [`TokenFault::Unverifiable`].
-    pub fn check_key(&self, keys: &KeySet, allowed: &[TokenAlgorithm]) -> Result<(), TokenFault> {
-        self.key_in(keys, allowed).map(drop)
-    }
-
     /// Returns the claims, none of which is verified: only to explain the token.
     pub fn unverified_claims(&self) -> &Map<String, Value> {
         &self.claims

@@ -17,7 +17,7 @@ const LIFETIME_MAX_S: i64 = 86_400;
 
 fn verify(token: &str, keys: &KeySet) -> Result<VerifiedToken, TokenFault> {
     let split = SplitToken::read(token)?;
-    let key = split.check_signature(keys, &TokenAlgorithm::ALL)?;
+    let key = split.signature_check(keys, &TokenAlgorithm::ALL)?.run()?;
     let audiences = Audiences::new(&[PublicUrl::new(GATEWAY)], &[CLIENT.to_owned()]);
     let rules = ClaimRules {
         issuer: ISSUER,

@@ -133,6 +133,7 @@ impl VerifiedToken {
             token_type: split.token_type,
             is_login: true,
             key,
+            sent: None,
             subject,
         })
     }

@@ -5,6 +5,7 @@
 
 mod algorithm;
 mod audience;
+mod caller_token;
 mod claims;
 mod crypto;
 mod explain;
@@ -22,6 +23,7 @@ mod tests;
 
 pub use self::algorithm::{TokenAlgorithm, TokenFault, TokenType};
 pub use self::audience::{Audiences, PublicUrl, TokenReach};
+pub use self::caller_token::CallerToken;
 pub use self::claims::{ClaimRules, VerifiedToken, is_subject};
 pub use self::explain::{ClaimFinding, TokenHolder, header_of};
 pub use self::jwks::{JWKS_BYTES_MAX, JwksFault, KeyDigest, KeyFault, KeyReport, KeySet};
@@ -30,7 +32,7 @@ pub use self::rules::{
     CONDITIONS_MAX, ConditionTest, IdentityRule, RULES_MAX, RuleCondition, RuleFault, RuleGrant, claim_has,
     scope_for,
 };
-pub use self::token::SplitToken;
+pub use self::token::{SignatureCheck, SplitToken};
 
 use sha2::{Digest, Sha256};
 use uuid::Builder;

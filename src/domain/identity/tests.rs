@@ -31,7 +31,7 @@ fn verify_with(
     now_s: i64,
 ) -> Result<VerifiedToken, TokenFault> {
     let split = SplitToken::read(token)?;
-    let key = split.check_signature(keys, algorithms)?;
+    let key = split.signature_check(keys, algorithms)?.run()?;
     let audiences = audiences();
     let rules = ClaimRules {
         issuer: "https://idp.example",

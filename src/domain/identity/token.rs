@@ -27,9 +27,9 @@ const LOGOUT_TYPES: [&str; 2] = ["logout+jwt", "application/logout+jwt"];
 #[derive(Clone, Debug)]
 pub struct SplitToken<'a> {
     /// Header and payload as they were signed.
-    signed: &'a str,
+    pub(super) signed: &'a str,
     /// Signature, in base64url.
-    signature: &'a str,
+    pub(super) signature: &'a str,
     pub(super) algorithm: TokenAlgorithm,
     kid: Option<String>,
     /// Kind by the header; `None` if it does not say.
@@ -37,6 +37,28 @@ pub struct SplitToken<'a> {
     /// Text of the claims.
     pub(super) payload: String,
     pub(super) claims: Map<String, Value>,
+}
+
+/// Check of the signature of one token, which takes tens of microseconds.
+pub struct SignatureCheck {
+    signed: String,
+    signature: String,
+    key: DecodingKey,
+    digest: KeyDigest,
+    algorithm: TokenAlgorithm,
+}
+
+impl SignatureCheck {
+    /// Runs the check. Returns the digest of the key.
+    ///
+    /// # Errors
+    /// [`TokenFault::Unverifiable`].
+    pub fn run(&self) -> Result<KeyDigest, TokenFault> {
+        match crypto::verify(&self.signature, self.signed.as_bytes(), &self.key, self.algorithm) {
+            true => Ok(self.digest),
+            false => Err(TokenFault::Unverifiable("the signature is wrong")),
+        }
+    }
 }
 
 impl<'a> SplitToken<'a> {
@@ -109,20 +131,18 @@ impl<'a> SplitToken<'a> {
         issuer.ok_or(TokenFault::Unverifiable("iss is not one text"))
     }
 
-    /// Checks the signature with the issuer's keys. Returns the digest of the key.
+    /// Returns the check of the signature with the issuer's keys, to be run elsewhere.
     ///
     /// # Errors
-    /// [`TokenFault::UnknownKey`] if no key fits, else [`TokenFault::Unverifiable`].
-    pub fn check_signature(
+    /// [`TokenFault::UnknownKey`] if no key fits, or [`TokenFault::Unverifiable`] for an algorithm that the issuer does not use.
+    pub fn signature_check(
         &self,
         keys: &KeySet,
         allowed: &[TokenAlgorithm],
-    ) -> Result<KeyDigest, TokenFault> {
+    ) -> Result<SignatureCheck, TokenFault> {
         let (key, digest) = self.key_in(keys, allowed)?;
-        if crypto::verify(self.signature, self.signed.as_bytes(), key, self.algorithm) {
-            return Ok(digest);
-        }
-        Err(TokenFault::Unverifiable("the signature is wrong"))
+        let (signed, signature) = (self.signed.to_owned(), self.signature.to_owned());
+        Ok(SignatureCheck { signed, signature, key: key.clone(), digest, algorithm: self.algorithm })
     }
 
     /// Returns a token that was verified before as one that was read, to check its claims once more.

@@ -200,7 +200,7 @@ async fn plan_issuers(
     Ok(plans)
 }
 
-/// Applies the plans of issuers, whose tenants exist by now, and then the tenants' rules, which name issuers.
+/// Applies the plans of issuers, whose tenants exist by now, and then the steps of tenants that name issuers.
 async fn apply_logins(
     platform: &ApiClient,
     plans: &[ApplyPlan],
@@ -215,13 +215,25 @@ async fn apply_logins(
             }
         }
     }
-    for plan in plans.iter().filter(|plan| plan.rules.is_some()) {
+    for plan in plans.iter().filter(|plan| !plan.late.is_empty()) {
         let client = platform.in_tenant(Some(&plan.tenant))?;
-        if !outcome.failed.contains(&plan.tenant)
-            && let Some(step) = &plan.rules
-            && let Err(failure) = step.run(platform, &client).await
-        {
-            outcome.fail(&plan.tenant, Some(&format!("{}/identity_rules", plan.tenant)), failure);
+        for step in &plan.late {
+            if outcome.failed.contains(&plan.tenant) {
+                break;
+            }
+            match step.run(platform, &client).await {
+                Ok(answer) if step.path.first().is_some_and(|first| first == "servers") => {
+                    upstream::warn(&answer.json()?);
+                }
+                Ok(_) => {}
+                Err(failure) => {
+                    let place = match step.place == plan.tenant {
+                        true => format!("{}/identity_rules", plan.tenant),
+                        false => step.place.clone(),
+                    };
+                    outcome.fail(&plan.tenant, Some(&place), failure);
+                }
+            }
         }
     }
     Ok(())

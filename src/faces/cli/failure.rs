@@ -129,6 +129,7 @@ mod tests {
             (503, "upstream_auth_unavailable", 6),
             (503, "upstream_auth_refused", 6),
             (403, "upstream_login_required", 5),
+            (403, "upstream_exchange_refused", 5),
             (503, "upstream_auth_changed", 6),
             (503, "unavailable", 6),
             (503, "", 6),

@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 use super::client::{ApiAnswer, ApiClient};
 use super::failure::Failure;
 use super::input;
-use crate::domain::server_login::{ClientAuthWay, LoginKind};
+use crate::domain::server_login::{ClientAuthWay, ExchangeGrant, LoginKind};
 
 /// Login at a server (OAuth): of the gateway itself, or of each person.
 #[derive(Args)]
 pub(super) struct OauthFlags {
     /// Kind of the login: client_credentials is the gateway's own; with authorization_code each person logs in
-    /// (mcpproxy upstream connect) [default with --oauth-client-id: client_credentials]
+    /// (mcpproxy upstream connect); with token_exchange people's own tokens are exchanged [default with --oauth-client-id: client_credentials]
     #[arg(long = "oauth", value_name = "KIND", value_parser = LoginKind::WORDS)]
     oauth_kind: Option<String>,
     /// Client id of the gateway. People's logins do without where the login service knows the gateway or registers it
@@ -37,6 +37,12 @@ pub(super) struct OauthFlags {
     /// Resource that the tokens are for; empty to name none [default: the address of the server]
     #[arg(long, value_name = "URI")]
     oauth_resource: Option<String>,
+    /// Audience that the tokens are for, for login services that ask for one; empty to name none
+    #[arg(long, value_name = "TEXT")]
+    oauth_audience: Option<String>,
+    /// Request by which tokens of people are exchanged [default: token_exchange]
+    #[arg(long, value_parser = ExchangeGrant::WORDS)]
+    oauth_exchange_grant: Option<String>,
     /// Authentication at the token endpoint [default: what its metadata says, else client_secret_basic]
     #[arg(long, value_parser = ClientAuthWay::WORDS)]
     oauth_client_auth: Option<String>,
@@ -56,6 +62,8 @@ impl OauthFlags {
             ("token_endpoint", &self.oauth_token_endpoint),
             ("authorization_endpoint", &self.oauth_authorization_endpoint),
             ("resource", &self.oauth_resource),
+            ("audience", &self.oauth_audience),
+            ("exchange_grant", &self.oauth_exchange_grant),
             ("client_auth", &self.oauth_client_auth),
         ];
         if !self.is_given() {
@@ -68,10 +76,10 @@ impl OauthFlags {
             };
         }
         let kind = self.oauth_kind.as_deref().unwrap_or(LoginKind::ClientCredentials.as_str());
-        let is_own = kind == LoginKind::ClientCredentials.as_str();
+        let is_own = kind != LoginKind::AuthorizationCode.as_str();
         if is_own && (self.oauth_client_id.is_none() || self.oauth_client_secret.is_none()) {
-            let text = "a login of the gateway itself needs --oauth-client-id and --oauth-client-secret";
-            return Err(Failure::Usage(text.to_owned()));
+            let text = format!("a login of kind {kind} needs --oauth-client-id and --oauth-client-secret");
+            return Err(Failure::Usage(text));
         }
         let mut body = match &self.oauth_client_secret {
             Some(secret) => input::secrets("oauth-client-secret", &[format!("client_secret={secret}")])?,

@@ -5,7 +5,10 @@ use crate::gateway::ServerView;
 
 /// Returns whether an administrator has to act before the gateway can log in at a server.
 pub(in crate::faces) fn wants_login(server: &ServerView) -> bool {
-    server.oauth.as_ref().is_some_and(|oauth| oauth.state == LoginState::LoginRequired.as_str())
+    match &server.oauth {
+        Some(oauth) => oauth.state == LoginState::LoginRequired.as_str(),
+        None => server.wants_login,
+    }
 }
 
 /// Returns the state of the connection to a server, or that a login is missing.

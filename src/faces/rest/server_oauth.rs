@@ -11,7 +11,7 @@ use super::fields::Nulls;
 use super::params::Params;
 use super::servers::{self, name};
 use super::show::{self, RestAnswer, RouteAnswer};
-use crate::domain::server_login::ClientAuthWay;
+use crate::domain::server_login::{ClientAuthWay, ExchangeGrant};
 use crate::gateway::{GatewayError, OauthRequest};
 use crate::store::ConnectionRow;
 
@@ -55,7 +55,7 @@ fn shown_connection(row: &ConnectionRow) -> ShownConnection<'_> {
 }
 
 pub(super) async fn put(exchange: Arc<Exchange>) -> RestAnswer {
-    const FIELDS: [&str; 10] = [
+    const FIELDS: [&str; 12] = [
         "kind",
         "client_id",
         "client_secret",
@@ -63,6 +63,8 @@ pub(super) async fn put(exchange: Arc<Exchange>) -> RestAnswer {
         "token_endpoint",
         "authorization_endpoint",
         "resource",
+        "audience",
+        "exchange_grant",
         "scopes",
         "client_auth",
         "version",
@@ -76,6 +78,8 @@ pub(super) async fn put(exchange: Arc<Exchange>) -> RestAnswer {
         token_endpoint: fields.text("token_endpoint")?,
         authorization_endpoint: fields.text("authorization_endpoint")?,
         resource: fields.text("resource")?,
+        audience: fields.text("audience")?,
+        exchange_grant: fields.word("exchange_grant", &ExchangeGrant::WORDS, ExchangeGrant::parse)?,
         scopes: fields.texts("scopes")?,
         client_auth: fields.word("client_auth", &ClientAuthWay::WORDS, ClientAuthWay::parse)?,
         version: fields.version()?,

@@ -15,6 +15,9 @@ pub(super) struct ShownOauth<'a> {
     token_endpoint: Cow<'a, str>,
     /// Value of `resource` in token requests; null if none is sent.
     resource: Option<Cow<'a, str>>,
+    /// Value of `audience` in token requests; null if none is sent.
+    audience: Option<&'a str>,
+    exchange_grant: Option<&'a str>,
     scopes: &'a [String],
     client_id: &'a str,
     client_auth: &'a str,
@@ -32,6 +35,8 @@ pub(super) fn shown(server: &ServerView) -> Option<ShownOauth<'_>> {
         issuer: oauth.issuer.as_deref(),
         token_endpoint: masked(&oauth.token_endpoint),
         resource: oauth.resource.as_deref().map(masked),
+        audience: oauth.audience.as_deref(),
+        exchange_grant: oauth.exchange_grant.as_deref(),
         scopes: &oauth.scopes,
         client_id: &oauth.client_id,
         client_auth: &oauth.client_auth,

@@ -392,7 +392,7 @@ impl Calls {
         server: &ServerEntry,
         request: Request,
     ) -> Result<Answer, Refusal> {
-        let connection = self.upstreams.connection(&server.target_of(attempt.caller.key));
+        let connection = self.upstreams.connection(&server.target_of(attempt.caller.to_servers()));
         let failed = |error: UpstreamError| from_upstream(&error, &server.name);
         if request.subject == Subject::Completion && !connection.offers().await.map_err(failed)?.completions {
             return Ok(Answer::Result(Bytes::from_static(NO_COMPLETION)));

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::domain::annotations::{Annotations, Tier, Unannotated, open_world};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::id::{KeyId, ServerId, TenantId};
+use crate::domain::identity::CallerToken;
 use crate::domain::json;
 use crate::domain::publish::Published;
 use crate::domain::search::{Document, Parameter};
@@ -52,14 +53,17 @@ pub struct ServerEntry {
 }
 
 impl ServerEntry {
-    /// Returns the server as a principal reaches it.
-    pub(in crate::gateway) fn target_of(&self, principal: Option<KeyId>) -> Cow<'_, Target> {
-        self.target.for_principal(principal.map(|principal| principal.0))
+    /// Returns the server as a principal reaches it that came with this token.
+    pub(in crate::gateway) fn target_of(
+        &self,
+        (principal, token): (Option<KeyId>, Option<&Arc<CallerToken>>),
+    ) -> Cow<'_, Target> {
+        self.target.for_principal(principal.map(|principal| principal.0), token)
     }
 
     /// Returns whether each caller has a login of its own at the server.
     pub(in crate::gateway) fn has_own_logins(&self) -> bool {
-        self.target.upstream.login().is_some_and(|login| login.holder != LoginHolder::Tenant)
+        self.target.upstream.login().is_some_and(|login| !login.is_common())
     }
 
     /// Returns whether any tool of the server may be listed.
@@ -213,6 +217,7 @@ pub(in crate::gateway) fn target(
             credential: opened.credential,
             headers: opened.headers,
             login: row.oauth.as_ref().map(|oauth| login_of(oauth)),
+            caller_token: None,
         }),
         (ServerKind::Stdio, _, Some(name)) => {
             Upstream::Program(Program::find(commands, name, &row.tenant_name))
@@ -240,13 +245,15 @@ pub(in crate::gateway) fn target(
 
 /// Returns the login that requests of nobody in particular go with, such as listings.
 fn login_of(oauth: &ServerOauth) -> TargetLogin {
-    let holder = match (LoginKind::parse(&oauth.kind), oauth.listing_principal) {
+    let kind = LoginKind::parse(&oauth.kind);
+    let holder = match (kind, oauth.listing_principal) {
         (Some(LoginKind::AuthorizationCode), Some(principal)) => LoginHolder::Principal(principal),
         (Some(LoginKind::AuthorizationCode), None) => LoginHolder::Caller,
         // for kinds of a newer release, whoever asks for a token says so
-        (Some(LoginKind::ClientCredentials) | None, _) => LoginHolder::Tenant,
+        (Some(LoginKind::ClientCredentials | LoginKind::TokenExchange) | None, _) => LoginHolder::Tenant,
     };
-    TargetLogin { client: oauth.client_generation, holder, epoch: oauth.epoch }
+    let exchanges = kind == Some(LoginKind::TokenExchange);
+    TargetLogin { client: oauth.client_generation, holder, exchanges, epoch: oauth.epoch }
 }
 
 pub(super) fn server_entry(row: &Server, target: Target) -> ServerEntry {

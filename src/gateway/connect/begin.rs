@@ -219,10 +219,15 @@ impl Connect {
         }
         let oauth = server.oauth.as_ref().map(|oauth| oauth.0.clone());
         let of_people = oauth.filter(|oauth| oauth.kind == LoginKind::AuthorizationCode.as_str());
+        let is_exchange = |oauth: &ServerOauth| oauth.kind == LoginKind::TokenExchange.as_str();
         let oauth = of_people.ok_or_else(|| {
-            GatewayError::Conflict(format!(
-                "server '{name}' needs no login of people (PUT /servers/{name}/oauth)"
-            ))
+            let text = match server.oauth.as_ref().is_some_and(|oauth| is_exchange(oauth)) {
+                true => format!(
+                    "server '{name}' is called with what is given in exchange for the caller's own token: log in with your organisation's account"
+                ),
+                false => format!("server '{name}' needs no login of people (PUT /servers/{name}/oauth)"),
+            };
+            GatewayError::Conflict(text)
         })?;
         Ok((server, oauth))
     }

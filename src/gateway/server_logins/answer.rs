@@ -15,10 +15,11 @@ const OTHER_REFUSALS: [&str; 4] =
 const LIFE_MAX_S: f64 = 366.0 * 86_400.0;
 
 /// Reason why a token endpoint gave nothing to read, for administrators.
+#[derive(Clone, Debug)]
 pub(in crate::gateway) enum TokenRefusal {
     /// Another try may help.
     Unavailable(String),
-    /// The endpoint refuses; the flag is true if it refuses the grant itself, and not the client or what is asked for.
+    /// The endpoint refuses; the flag is true if it refuses the grant itself, or the account, and not the client or what is asked for.
     Refused(String, bool),
 }
 
@@ -30,11 +31,21 @@ impl TokenRefusal {
                 if status.is_client_error() && !matches!(status.as_u16(), 404 | 408 | 425 | 429) =>
             {
                 let is_grant = |code: &str| !OTHER_REFUSALS.contains(&code);
-                TokenRefusal::Refused(why, status.as_u16() == 400 && code.as_deref().is_some_and(is_grant))
+                let is_about_it = matches!(status.as_u16(), 400 | 403);
+                TokenRefusal::Refused(why, is_about_it && code.as_deref().is_some_and(is_grant))
             }
             TokenError::Refused(..) | TokenError::NoAnswer(_) | TokenError::Malformed => {
                 TokenRefusal::Unavailable(why)
             }
+        }
+    }
+}
+
+impl TokenRefusal {
+    /// Returns the reason.
+    pub(in crate::gateway) fn why(&self) -> &str {
+        match self {
+            TokenRefusal::Unavailable(why) | TokenRefusal::Refused(why, _) => why,
         }
     }
 }
@@ -110,8 +121,13 @@ mod tests {
         for status in [302, 404, 429, 500, 503] {
             assert!(!is_refusal(status), "{status}");
         }
-        let code = Some("invalid_grant".to_owned());
-        let ended = TokenRefusal::of(&TokenError::Refused(StatusCode::BAD_REQUEST, code));
-        assert!(matches!(ended, TokenRefusal::Refused(_, true)));
+        let of = |status, code: &str| {
+            let refusal = TokenRefusal::of(&TokenError::Refused(status, Some(code.to_owned())));
+            matches!(refusal, TokenRefusal::Refused(_, true))
+        };
+        assert!(of(StatusCode::BAD_REQUEST, "invalid_grant") && of(StatusCode::FORBIDDEN, "access_denied"));
+        assert!(
+            !of(StatusCode::BAD_REQUEST, "invalid_client") && !of(StatusCode::UNAUTHORIZED, "invalid_grant")
+        );
     }
 }

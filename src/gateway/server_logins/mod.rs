@@ -1,11 +1,14 @@
 //! Tokens at servers: those of the gateway itself, one per server and tenant, and those of people, one per server and principal. They
-//! are kept sealed in the database, asked for by one replica at a time, and renewed before they end.
+//! are kept sealed in the database, asked for by one replica at a time, and renewed before they end. Tokens that are given in exchange
+//! for those that people came with are kept in memory alone.
 //!
 //! In a replica, one call asks and the others wait for it. Over replicas, a lease in the row of the connection decides; no transaction
 //! and no lock is held over HTTP. A request that was begun ends although its caller went away: its token is stored for all.
 
 pub(super) mod answer;
 pub(super) mod discover;
+mod exchange;
+mod presented;
 mod renewal;
 mod slot;
 pub(super) mod vault;
@@ -22,11 +25,13 @@ use parking_lot::RwLock;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
+use self::presented::Exchanges;
 use self::slot::{Held, LoginSlot};
 use super::Lifecycle;
 use super::options::Options;
 use crate::domain::backoff::{chance, jittered};
 use crate::domain::id::{ServerId, TenantId};
+use crate::domain::identity::CallerToken;
 use crate::domain::server_login::{LoginNeed, LoginState};
 use crate::domain::shares::make_room;
 use crate::store::{LoginOf, LoginTurn, SealedToken, Store};
@@ -52,6 +57,7 @@ struct Shared {
     options: Arc<Options>,
     life: Arc<Lifecycle>,
     slots: RwLock<HashMap<Key, Arc<LoginSlot>>>,
+    exchanges: Exchanges,
 }
 
 impl fmt::Debug for ServerLogins {
@@ -62,7 +68,10 @@ impl fmt::Debug for ServerLogins {
 
 impl TokenSource for ServerLogins {
     fn held(&self, login: ServerLogin) -> Option<AccessToken> {
-        let slot = self.slot(login);
+        let slot = match login.exchanges {
+            true => Arc::clone(&self.0.exchanges.presented(login)?.slot),
+            false => self.slot(login),
+        };
         let held = slot.usable(None)?;
         if held.renew.is_some_and(|renew| renew <= Instant::now()) {
             self.renew_aside(login, &slot);
@@ -76,6 +85,9 @@ impl TokenSource for ServerLogins {
         refused: Option<i64>,
     ) -> BoxFuture<'_, Result<AccessToken, LoginFailure>> {
         Box::pin(async move {
+            if login.exchanges {
+                return self.exchanged(login, refused).await;
+            }
             let slot = self.slot(login);
             if let Some(generation) = refused {
                 slot.drop_token(generation);
@@ -100,8 +112,11 @@ impl TokenSource for ServerLogins {
     }
 
     fn recent(&self, login: ServerLogin) -> Vec<AccessToken> {
-        let slot = self.0.slots.read().get(&key_of(login)).map(Arc::clone);
-        slot.map(|slot| slot.recent()).unwrap_or_default()
+        let slots = match login.exchanges {
+            true => self.0.exchanges.slots(login),
+            false => self.0.slots.read().get(&key_of(login)).map(Arc::clone).into_iter().collect(),
+        };
+        slots.iter().flat_map(|slot| slot.recent()).collect()
     }
 
     fn wants(&self, login: ServerLogin, generation: i64, scopes: Vec<String>) -> BoxFuture<'_, ()> {
@@ -115,14 +130,25 @@ impl TokenSource for ServerLogins {
 
     fn reset(&self, tenant: Uuid, server: Uuid) {
         self.of_server(tenant, server, |slot| *slot.failed.lock() = None);
+        self.0.exchanges.reset(tenant, server);
     }
 
     fn forget(&self, tenant: Uuid) {
         self.0.slots.write().retain(|key, _| key.0 != tenant);
+        self.0.exchanges.forget(tenant);
     }
 
     fn as_of(&self, login: ServerLogin, epoch: i64) {
-        self.slot(login).as_of(epoch);
+        // exchanged tokens are of no connection
+        if !login.exchanges {
+            self.slot(login).as_of(epoch);
+        }
+    }
+
+    fn present(&self, login: ServerLogin, token: &Arc<CallerToken>) {
+        if login.exchanges {
+            self.0.exchanges.present(login, token);
+        }
     }
 }
 
@@ -133,7 +159,14 @@ impl ServerLogins {
         options: Arc<Options>,
         life: Arc<Lifecycle>,
     ) -> ServerLogins {
-        ServerLogins(Arc::new(Shared { store, client, options, life, slots: RwLock::default() }))
+        ServerLogins(Arc::new(Shared {
+            store,
+            client,
+            options,
+            life,
+            slots: RwLock::default(),
+            exchanges: Exchanges::default(),
+        }))
     }
 
     fn of_server(&self, tenant: Uuid, server: Uuid, act: impl Fn(&LoginSlot)) {
@@ -171,7 +204,11 @@ impl ServerLogins {
         let (this, slot) = (self.clone(), Arc::clone(slot));
         self.0.life.tasks.spawn(async move {
             let _turn = turn;
-            if let Err(failure) = this.obtain(login, &slot, None).await {
+            let obtained = match login.exchanges {
+                true => this.exchanged_anew(login).await,
+                false => this.obtain(login, &slot, None).await,
+            };
+            if let Err(failure) = obtained {
                 tracing::debug!(server = %login.server, ?failure, "a token was not renewed yet");
             }
             // no next try within a moment, whatever came of this one

@@ -9,13 +9,14 @@ use super::slot::Held;
 use super::{ServerLogins, after, needed, unavailable, vault};
 use crate::domain::backoff::{chance, doubled, jittered};
 use crate::domain::server_login::{LoginKind, LoginNeed, LoginState};
-use crate::store::{LoginClaim, LoginOf, NewTokens};
+use crate::store::{LoginClaim, LoginConfig, LoginOf, NewTokens};
 use crate::upstream::{AccessToken, LoginFailure, TokenAnswer, TokenRequest};
 
 /// First and longest pause after a token endpoint gave no token.
-const UNAVAILABLE_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+pub(super) const UNAVAILABLE_PAUSES: (Duration, Duration) =
+    (Duration::from_secs(1), Duration::from_secs(300));
 /// First and longest pause after the gateway's credentials were refused.
-const REFUSED_PAUSES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(300));
+pub(super) const REFUSED_PAUSES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(300));
 /// Interval between tries to store an answer: with rotated tokens, it is the only copy.
 const STORE_EVERY: Duration = Duration::from_millis(500);
 
@@ -40,29 +41,20 @@ impl ServerLogins {
     }
 
     async fn request(&self, claim: &LoginClaim) -> Result<TokenAnswer, TokenRefusal> {
-        let (LoginOf { tenant, server, .. }, keyring) = (claim.login, &self.0.options.keyring);
-        let client = vault::OpenClient::open(
-            keyring,
-            (tenant, server.0, &claim.token_endpoint),
-            (&claim.client_id, &claim.client_auth),
-            (claim.client_secret.as_ref(), &claim.keys),
-        );
-        let client = client.map_err(|(why, may_help)| match may_help {
-            true => TokenRefusal::Unavailable(why.to_owned()),
-            false => TokenRefusal::Refused(why.to_owned(), false),
-        })?;
+        let (config, keyring) = (&claim.config, &self.0.options.keyring);
         let refresh = match &claim.refresh {
             None => None,
             Some(sealed) => {
-                let place = vault::token_place(claim.login, vault::REFRESH, &claim.place);
-                let opened = vault::open(keyring, tenant, (sealed, &claim.keys), place);
+                let place = vault::token_place(claim.login, vault::REFRESH, &config.place);
+                let opened = vault::open(keyring, claim.login.tenant, (sealed, &config.keys), place);
                 let locked = || "its tokens cannot be opened with the master keys at hand".to_owned();
                 Some(opened.ok_or_else(|| TokenRefusal::Unavailable(locked()))?)
             }
         };
-        let scope = claim.scopes.join(" ");
-        let mut fields = match (claim.kind, &refresh) {
-            (LoginKind::ClientCredentials, _) => {
+        let scope = config.scopes.join(" ");
+        let fields = match (claim.kind, &refresh) {
+            // with exchanged tokens people call the server, and the gateway lists it
+            (LoginKind::ClientCredentials | LoginKind::TokenExchange, _) => {
                 let mut fields = vec![("grant_type", "client_credentials")];
                 fields.extend((!scope.is_empty()).then_some(("scope", scope.as_str())));
                 fields
@@ -72,9 +64,30 @@ impl ServerLogins {
                 vec![("grant_type", "refresh_token"), ("refresh_token", refresh)]
             }
         };
-        fields.extend(claim.resource.as_deref().map(|resource| ("resource", resource)));
+        self.request_as_client(claim.login, config, fields).await
+    }
+
+    /// Sends a request with these fields to the token endpoint of a login, as the gateway's client there.
+    pub(super) async fn request_as_client(
+        &self,
+        LoginOf { tenant, server, .. }: LoginOf,
+        config: &LoginConfig,
+        mut fields: Vec<(&str, &str)>,
+    ) -> Result<TokenAnswer, TokenRefusal> {
+        let client = vault::OpenClient::open(
+            &self.0.options.keyring,
+            (tenant, server.0, &config.token_endpoint),
+            (&config.client_id, &config.client_auth),
+            (config.client_secret.as_ref(), &config.keys),
+        );
+        let client = client.map_err(|(why, may_help)| match may_help {
+            true => TokenRefusal::Unavailable(why.to_owned()),
+            false => TokenRefusal::Refused(why.to_owned(), false),
+        })?;
+        fields.extend(config.resource.as_deref().map(|resource| ("resource", resource)));
+        fields.extend(config.audience.as_deref().map(|audience| ("audience", audience)));
         let timeout = self.0.options.server_logins.timeout;
-        let (url, tenant) = (&*claim.token_endpoint, Some(tenant.0));
+        let (url, tenant) = (&*config.token_endpoint, Some(tenant.0));
         let request = TokenRequest { tenant, url, client: client.auth(), fields: &fields, timeout };
         self.0.client.request(request).await.map_err(|error| TokenRefusal::of(&error))
     }
@@ -120,7 +133,7 @@ impl ServerLogins {
         failed: (Duration, Option<&str>),
     ) -> Result<Option<i64>, String> {
         let vault = (&self.0.store, &*self.0.options.keyring);
-        let new: NewTokens = vault::seal_tokens(vault, (claim.login, &claim.place), good, refresh)
+        let new: NewTokens = vault::seal_tokens(vault, (claim.login, &claim.config.place), good, refresh)
             .await
             .map_err(|error| error.to_string())?;
         self.0.store.keep_tokens(claim, &new, failed).await.map_err(|error| error.to_string())

@@ -12,8 +12,10 @@ use crate::domain::offer::OfferKind;
 use crate::domain::pin::Pin;
 use crate::domain::redact;
 use crate::domain::server::ConnectionState;
+use crate::domain::server_kind::ServerKind;
 use crate::gateway::catalog::target;
 use crate::gateway::credentials::Opener;
+use crate::gateway::server_logins::discover;
 use crate::store::{
     Applied, Before, Discovered, FailureNoted, NewListing, NewOffers, RevisionKind, Right, SecretRows,
     Server, StoreError, Tally,
@@ -56,8 +58,21 @@ struct Found {
     is_all: bool,
 }
 
+/// Reason why a server gave no answer.
+struct Unanswered {
+    text: String,
+    /// True if the server wants a login, and none is configured.
+    wants_login: bool,
+}
+
+impl From<String> for Unanswered {
+    fn from(text: String) -> Unanswered {
+        Unanswered { text, wants_login: false }
+    }
+}
+
 /// Answer of a server, or the reason why it gave none.
-type Answered = Result<Found, String>;
+type Answered = Result<Found, Unanswered>;
 
 /// Result of one attempt to list the tools.
 struct Once {
@@ -165,13 +180,16 @@ impl Servers {
             }
             // a program's failure here says nothing about other replicas' programs; and during a drain only this replica's
             // programs and connections end
-            Err(text) if matches!(right, Right::Program(_)) || self.life.is_draining() => {
+            Err(Unanswered { text, .. }) if matches!(right, Right::Program(_)) || self.life.is_draining() => {
                 Err(ListingError::Here(text))
             }
-            Err(text) => {
+            Err(Unanswered { text, wants_login }) => {
                 let text = redact::preview(&text, ERROR_BYTES_MAX).text;
                 let as_of = (server.version, &before.tally);
-                let noted = self.store.listing_failed(tenant, server.id(), as_of, &text, &right).await?;
+                let noted = self
+                    .store
+                    .listing_failed(tenant, server.id(), as_of, (&text, wants_login), &right)
+                    .await?;
                 let FailureNoted::Noted(rev) = noted else { return Ok(Once::failed_and_overtaken()) };
                 if server.last_error.as_ref() != Some(&text) {
                     self.log_server(tenant, server.id(), &format!("could not be listed: {text}"));
@@ -205,15 +223,33 @@ impl Servers {
             Ok(found) => Ok(Ok(found)),
             Err(error) if matches!(error.kind, UpstreamKind::LoginRefused { .. }) => {
                 self.note_refused_token(tenant, server, &error).await;
-                Ok(Err(error.whole()))
+                Ok(Err(error.whole().into()))
             }
             Err(error) if error.kind == UpstreamKind::NoPlace => Err(ListingError::Here(error.to_string())),
             Err(error) if error.kind == UpstreamKind::Timeout => {
                 let seconds = self.options.upstream.listing_timeout.as_secs();
-                Ok(Err(format!("no complete answer within {seconds} s")))
+                Ok(Err(format!("no complete answer within {seconds} s").into()))
             }
-            Err(error) => Ok(Err(error.whole())),
+            Err(error) => match self.wanted_login(tenant, server, &error).await {
+                Some(text) => Ok(Err(Unanswered { text, wants_login: true })),
+                None => Ok(Err(error.whole().into())),
+            },
         }
+    }
+
+    /// Returns what to do about a server that has just refused a listing for want of a login; `None` if that is not the reason.
+    async fn wanted_login(&self, tenant: TenantId, server: &Server, error: &UpstreamError) -> Option<String> {
+        let url = server.url.as_deref().filter(|_| server.kind == ServerKind::Http)?;
+        let has_header = server.header_names.iter().any(|name| name.eq_ignore_ascii_case("authorization"));
+        if error.kind != UpstreamKind::Invalid || server.oauth.is_some() || has_header {
+            return None;
+        }
+        let issuer = discover::wanted_issuer(&self.upstreams, tenant, url).await?;
+        let name = &server.name;
+        Some(format!(
+            "it wants a login (OAuth) with {issuer}: let each person log in (mcpproxy upstream update {name} --oauth authorization_code), or the gateway \
+             itself (--oauth-client-id ID --oauth-client-secret - --oauth-issuer {issuer})"
+        ))
     }
 
     async fn store_listing(

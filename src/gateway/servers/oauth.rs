@@ -12,7 +12,7 @@ use super::administer::ServerView;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::seal::Place;
 use crate::domain::server_kind::ServerKind;
-use crate::domain::server_login::ClientAuthWay;
+use crate::domain::server_login::{ClientAuthWay, ExchangeGrant, LoginKind};
 use crate::domain::server_url::without_query;
 use crate::domain::tenant::Action;
 use crate::gateway::GatewayError;
@@ -37,6 +37,10 @@ pub struct OauthRequest {
     pub authorization_endpoint: Option<String>,
     /// Value of `resource` in requests: empty for none, `None` for the server's URL.
     pub resource: Option<String>,
+    /// Value of `audience` in requests: empty for none, `None` for that of before.
+    pub audience: Option<String>,
+    /// Request for exchanges; `None` for that of before, or of RFC 8693.
+    pub exchange_grant: Option<ExchangeGrant>,
     /// Scopes to ask for; `None` for those that the server asks for.
     pub scopes: Option<Vec<String>>,
     /// Way of authentication at the token endpoint; `None` for what the metadata says.
@@ -86,6 +90,12 @@ impl Servers {
                            (headers without it).";
             return Err(GatewayError::Conflict(message.to_owned()));
         }
+        if let Some(issuer) = request.issuer.as_ref().filter(|_| kind == LoginKind::TokenExchange)
+            && !self.tenants.takes_people_of(tenant, issuer).await
+        {
+            let message = "nobody of this tenant logs in at this gateway with that issuer, byte by byte: its people's tokens are what is exchanged";
+            return Err(GatewayError::invalid("issuer", message));
+        }
         let before = server.oauth.as_ref().filter(|before| before.kind == kind.as_str());
         let found = self.found(tenant, (kind, &url), &request, before.map(|before| &before.0)).await?;
         for (field, endpoint) in [
@@ -115,6 +125,10 @@ impl Servers {
             registration: client.registration,
             token_endpoint: found.token_endpoint,
             resource: (!resource.is_empty()).then_some(resource),
+            audience: request.audience.or(found.audience).filter(|audience| !audience.is_empty()),
+            exchange_grant: (kind == LoginKind::TokenExchange).then(|| {
+                request.exchange_grant.or(found.exchange_grant).unwrap_or(ExchangeGrant::TokenExchange)
+            }),
             scopes: request.scopes.unwrap_or(found.scopes),
             client_id: client.id,
             client_auth: client.way,

@@ -245,6 +245,7 @@ pub(super) mod tests {
             credential: Credential::None,
             headers: Vec::new(),
             login: None,
+            caller_token: None,
         };
         let (tenant, id) = (Uuid::from_u128(tenant), Uuid::from_u128(tenant * 100 + number));
         let upstream = Upstream::Http(http);

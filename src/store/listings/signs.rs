@@ -70,7 +70,7 @@ impl Store {
         tenant: TenantId,
         server: ServerId,
         (version, tally): (i64, &Tally),
-        error: &str,
+        (error, wants_login): (&str, bool),
         right: &Right,
     ) -> Result<FailureNoted, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::Tenant(tenant)).await?;
@@ -95,7 +95,7 @@ impl Store {
             _ => Some(revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?),
         };
         sqlx::query(
-            "update servers set connection = 'disconnected', last_error = $3, rev = coalesce($4, rev),
+            "update servers set connection = 'disconnected', last_error = $3, wants_login = $6, rev = coalesce($4, rev),
                  tools_listings = tools_listings + 1,
                  held_until = case when $5 then null else held_until end,
                  holds = case when $5 then 0 else holds end,
@@ -109,6 +109,7 @@ impl Store {
         .bind(rev)
         // a listing that a person asks for resets the damping
         .bind(*right == Right::Asked)
+        .bind(wants_login)
         .execute(&mut *tx)
         .await?;
         match rev {

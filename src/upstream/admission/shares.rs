@@ -18,6 +18,7 @@ pub use hold::{FREE_BYTES_MAX, MemoryHold, MemoryShort};
 pub use memory::{MemoryLimits, MemoryPurpose, MemoryVitals};
 
 pub(in crate::upstream) use reading::INLINE_BYTES_MAX;
+pub use reading::lower_priority;
 
 use self::reading::ReadingShare;
 use memory::{MemoryLevel, ReplicaMemory};

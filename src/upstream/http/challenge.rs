@@ -38,8 +38,13 @@ async fn ask_slowly(dialer: Dialer, url: &str) -> Result<Option<TokenChallenge>,
     let uri = dialer.check_url(url)?;
     let unsendable = |_| UpstreamError::unsent(FailureKind::Unsendable, "the URL cannot be sent");
     let target = uri.path_and_query().map_or("/", |path| path.as_str()).parse().map_err(unsendable)?;
-    let server =
-        HttpServer { url: url.to_owned(), credential: Credential::None, headers: Vec::new(), login: None };
+    let server = HttpServer {
+        url: url.to_owned(),
+        credential: Credential::None,
+        headers: Vec::new(),
+        login: None,
+        caller_token: None,
+    };
     let headers = server.base_headers(&uri)?;
     let timeouts = Timeouts { connect: ASK_MAX, idle: Duration::ZERO };
     let http = Http { wires: Arc::new(Wires::new(dialer, uri, 1, timeouts)), target, login: None };

@@ -144,6 +144,9 @@ impl Dialer {
         let Some(own) = target.upstream.login() else { return };
         if let (Some(source), Ok(login)) = (&self.tokens, ServerLogin::of(target, own)) {
             source.as_of(login, own.epoch);
+            if let Some(token) = target.upstream.caller_token() {
+                source.present(login, token);
+            }
         }
     }
 

@@ -166,8 +166,9 @@ impl HttpLink {
             reply_headers: (!is_modern).then_some(&session.headers),
             dispatched: &sent.dispatched,
         };
+        let http = self.http.of_caller(ask.caller_token);
         let given_up = GivenUp { link: self, session: &session, id, sent, is_answered: false };
-        let reply = given_up.unless_answered(self.http.post(post)).await?;
+        let reply = given_up.unless_answered(http.post(post)).await?;
         Ok((session, reply))
     }
 

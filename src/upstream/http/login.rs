@@ -9,6 +9,7 @@ use http::header::{HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use crate::domain::identity::CallerToken;
 use crate::domain::server_login::{LoginNeed, TokenChallenge, is_token};
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::protocol::exchange::{LoginGate, UpstreamWork};
@@ -35,6 +36,10 @@ pub struct ServerLogin {
     pub principal: Option<Uuid>,
     /// Generation of the login's configuration: another one has other tokens.
     pub client: Uuid,
+    /// True if its tokens are given in exchange for those that the principal came with.
+    pub exchanges: bool,
+    /// Mark of the token to exchange; `None` for the newest of the principal, or where nothing is exchanged.
+    pub mark: Option<Uuid>,
 }
 
 impl ServerLogin {
@@ -52,7 +57,9 @@ impl ServerLogin {
             }
         };
         let Target { tenant, server, .. } = *target;
-        Ok(ServerLogin { tenant, server, principal, client: login.client })
+        // the gateway lists the server as itself
+        let exchanges = login.exchanges && principal.is_some();
+        Ok(ServerLogin { tenant, server, principal, client: login.client, exchanges, mark: None })
     }
 }
 
@@ -101,6 +108,11 @@ pub enum LoginFailure {
         /// Number of the token that the server itself refused; `None` if there was none.
         generation: Option<i64>,
     },
+    /// The token endpoint gives no token in exchange for that of the caller.
+    ExchangeRefused {
+        /// Failure, for administrators.
+        why: String,
+    },
     /// The person has to log in.
     Needed {
         /// Reason.
@@ -119,6 +131,7 @@ impl LoginFailure {
             Self::Refused { why, generation } => {
                 UpstreamError::unsent(FailureKind::LoginRefused { generation }, why).with_aside(GIVE_AGAIN)
             }
+            Self::ExchangeRefused { why } => UpstreamError::unsent(FailureKind::ExchangeRefused, why),
             Self::Needed { need, scopes } => {
                 UpstreamError::unsent(FailureKind::LoginNeeded(need), scopes.join(", ")).with_aside(CONNECT)
             }
@@ -140,6 +153,9 @@ pub trait TokenSource: fmt::Debug + Send + Sync {
 
     /// Returns the tokens of the last minutes, which answers may repeat.
     fn recent(&self, login: ServerLogin) -> Vec<AccessToken>;
+
+    /// Notes the token that the principal of a login came with, for which tokens at the server are given in exchange.
+    fn present(&self, login: ServerLogin, token: &Arc<CallerToken>);
 
     /// Notes the number of connections that were made or removed at the server: with another one than before, the token at hand is
     /// forgotten.
@@ -194,7 +210,8 @@ impl BoundLogin {
         token: &SentToken,
         headers: &HeaderMap,
     ) -> Option<UpstreamError> {
-        self.login.principal?;
+        // no page asks for more where tokens are exchanged: their scopes are the configuration's
+        self.login.principal.filter(|_| !self.login.exchanges)?;
         let challenges =
             headers.get_all(WWW_AUTHENTICATE).into_iter().filter_map(|value| value.to_str().ok());
         let challenge = challenges.filter_map(TokenChallenge::read).find(|challenge| challenge.wants_more)?;

@@ -1,5 +1,6 @@
 //! HTTP POST of a message and its answer, in either of the two forms MCP allows: a JSON body or an event stream.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -17,7 +18,7 @@ use uuid::Uuid;
 
 use crate::upstream::admission::shares::{MemoryHold, MemoryShort};
 use crate::upstream::error::{FailureKind, UpstreamError};
-use crate::upstream::http::login::{BoundLogin, SentToken};
+use crate::upstream::http::login::{BoundLogin, SentToken, ServerLogin};
 use crate::upstream::http::sse::Events;
 use crate::upstream::http::wires::{Lease, WireOrigin, Wires};
 use crate::upstream::protocol::events::QuestionReply;
@@ -77,6 +78,21 @@ pub(in crate::upstream) struct Http {
 }
 
 impl Http {
+    /// Returns the client that sends a caller's request: a copy with the caller's own token where each has one that was given in
+    /// exchange for the token of this mark.
+    pub(in crate::upstream) fn of_caller(&self, mark: Option<Uuid>) -> Cow<'_, Http> {
+        match &self.login {
+            Some(login) if login.login.exchanges => {
+                let login = BoundLogin {
+                    login: ServerLogin { mark, ..login.login },
+                    source: Arc::clone(&login.source),
+                };
+                Cow::Owned(Http { login: Some(login), ..self.clone() })
+            }
+            Some(_) | None => Cow::Borrowed(self),
+        }
+    }
+
     /// Sends a request and reads its answer. The caller bounds the time.
     pub(in crate::upstream) async fn post(&self, mut post: Post<'_>) -> Result<Reply, UpstreamError> {
         let (headers, body) = (std::mem::take(&mut post.headers), std::mem::take(&mut post.body));

@@ -1,6 +1,7 @@
 //! Requests from the gateway to an upstream.
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 use crate::upstream::error::UpstreamError;
 use crate::upstream::protocol::events::{CallerMark, PageCall};
@@ -24,6 +25,8 @@ pub(in crate::upstream) struct Ask<'a> {
     pub(in crate::upstream) round: Option<&'a Round>,
     /// Caller of the request, whose share of memory the answer takes.
     pub(in crate::upstream) caller: CallerMark,
+    /// Mark of the token that the caller came with; `None` without one.
+    pub(in crate::upstream) caller_token: Option<Uuid>,
     pub(in crate::upstream) bytes_max: usize,
 }
 
@@ -49,6 +52,7 @@ impl<'a> Ask<'a> {
             page: None,
             round: None,
             caller: CallerMark::default(),
+            caller_token: None,
             bytes_max,
         }
     }

@@ -177,6 +177,7 @@ pub(in crate::upstream) fn verdict(ended: &Result<Exchanged, UpstreamError>) -> 
             // logins have their own backoff
             | FailureKind::LoginUnavailable { .. }
             | FailureKind::LoginRefused { .. }
+            | FailureKind::ExchangeRefused
             | FailureKind::LoginNeeded(_) => HealthVerdict::Nothing,
         },
     }

@@ -27,6 +27,7 @@ impl FailureKind {
             FailureKind::Locked => "locked",
             FailureKind::LoginUnavailable { .. } => "login_unavailable",
             FailureKind::LoginRefused { .. } => "login_refused",
+            FailureKind::ExchangeRefused => "exchange_refused",
             FailureKind::LoginNeeded(_) => "login_needed",
             FailureKind::Overloaded => "overloaded",
             FailureKind::Resting { .. } => "resting",

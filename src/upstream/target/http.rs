@@ -1,10 +1,13 @@
 //! Servers that are reached over HTTP: their addresses, credentials and headers.
 
+use std::sync::Arc;
+
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
 
 use super::Described;
+use crate::domain::identity::CallerToken;
 use crate::domain::origin::Origin;
 use crate::domain::server_url::{ServerPlace, query};
 use crate::domain::span::Span;
@@ -56,6 +59,8 @@ pub struct HttpServer {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Login at the server, whose token goes with every request; `None` for no login.
     pub login: Option<TargetLogin>,
+    /// Token of the caller, for a server whose tokens are given in exchange for it; `None` elsewhere, or if the caller has none.
+    pub caller_token: Option<Arc<CallerToken>>,
 }
 
 /// Login at a server.
@@ -65,6 +70,8 @@ pub struct TargetLogin {
     pub client: Uuid,
     /// Holder of the login.
     pub holder: LoginHolder,
+    /// True if callers have tokens that are given in exchange for their own.
+    pub exchanges: bool,
     /// Number of connections that were made or removed: with another one, tokens are looked up anew.
     pub epoch: i64,
 }
@@ -73,6 +80,11 @@ impl TargetLogin {
     /// Returns the parts that make another login: connections and sessions of one never carry calls of another.
     pub fn identity(self) -> (Uuid, LoginHolder) {
         (self.client, self.holder)
+    }
+
+    /// Returns whether all callers reach the server with one login.
+    pub fn is_common(self) -> bool {
+        self.holder == LoginHolder::Tenant && !self.exchanges
     }
 }
 

@@ -210,6 +210,7 @@ impl Fake {
                     ::http::HeaderValue::from_static("Bearer upstream-secret"),
                 )],
                 login: None,
+                caller_token: None,
             }),
             era: None,
             limits: limits(),
@@ -302,6 +303,7 @@ pub(super) fn request(subject: Subject) -> Request {
         page: None,
         round: Round::default(),
         caller: CallerMark::default(),
+        caller_token: None,
         timeout: Duration::from_secs(10),
         sent: Arc::default(),
     }

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::{add, call, guarded, login, put, server, tools};
-use crate::support::{Stage, TokenServer, Upstream, cli, cli_with, secret_of};
+use crate::support::{AuthServer, Idp, Stage, TokenServer, Upstream, cli, cli_with, secret_of};
 
 #[tokio::test]
 async fn the_servers_challenge_names_the_login_service() {
@@ -37,6 +37,7 @@ async fn the_servers_challenge_names_the_login_service() {
         "kind": "client_credentials", "issuer": tokens.url, "token_endpoint": tokens.endpoint(),
         "resource": upstream.url, "scopes": ["tools:use"], "client_id": "gw", "client_auth": "client_secret_basic",
         "state": "connected", "last_error": null, "registration": "given", "authorization_endpoint": null,
+        "audience": null, "exchange_grant": null,
     });
     assert_eq!(shown["oauth"], expected);
     let asked = tokens.asked();
@@ -73,7 +74,6 @@ async fn faults_say_what_to_do() {
     let upstream = guarded(&tokens, Upstream::modern(tools()).await).await;
     let added = add(&tenant, "up", &upstream, &login(&tokens, "gw")).await;
     for (field, value) in [
-        ("kind", json!("token_exchange")),
         ("kind", json!("password")),
         ("client_id", json!("")),
         ("client_id", json!("a\nb")),
@@ -182,4 +182,108 @@ async fn a_file_declares_a_login() {
     .unwrap();
     apply(&[]).await.ok();
     assert!(server(&acme, "up").await.get("oauth").is_none());
+}
+
+#[tokio::test]
+async fn a_file_declares_the_logins_of_people() {
+    let stage = Stage::with(&[("MCPPROXY__SERVER__PUBLIC_URL", "https://gw.example")]).await;
+    let (logins, idp, tokens) = (AuthServer::start().await, Idp::start().await, TokenServer::start().await);
+    let metadata = json!({
+        "token_endpoint": tokens.endpoint(), "token_endpoint_auth_methods_supported": ["client_secret_basic"],
+    });
+    idp.log_in(|login| login.metadata = metadata);
+    let (own, common) = (Upstream::modern(tools()).await, Upstream::modern(tools()).await);
+    own.guard(logins.check());
+    own.name_issuer(&logins.url);
+    common.guard(tokens.check());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tenants.yaml");
+    let text = format!(
+        "tenants:
+- name: acme
+  servers:
+  - name: own
+    url: {}
+    oauth: {{ kind: authorization_code, scopes: [tickets] }}
+  - name: common
+    url: {}
+    oauth:
+      kind: token_exchange
+      client_id: gw
+      client_secret: {{env: GW_SECRET}}
+      issuer: {}
+      audience: tickets
+      resource: ''
+  identity_rules:
+  - {{ role: agent }}
+issuers:
+- name: corp
+  issuer: {}
+  audiences: [people]
+  tenant: acme
+",
+        own.url, common.url, idp.url, idp.url
+    );
+    fs::write(&file, &text).unwrap();
+    let platform = stage.platform();
+    let secret = secret_of("gw");
+    let key = platform.key.clone().unwrap();
+    let env = [("MCPPROXY_URL", &*stage.gateway.url), ("MCPPROXY_API_KEY", &*key), ("GW_SECRET", &*secret)];
+    let apply = async || cli_with(&env, &["apply", "-f", file.to_str().unwrap()]).await;
+    let first = apply().await.ok();
+    assert!(!first.out.contains("s3cret"), "{first:?}");
+    let acme = platform.as_tenant("acme");
+    let (own, common) = (server(&acme, "own").await, server(&acme, "common").await);
+    assert_eq!((&own["connection"], &own["oauth"]["issuer"]), (&json!("login_required"), &json!(logins.url)));
+    assert_eq!(
+        (&common["connection"], &common["oauth"]["audience"]),
+        (&json!("connected"), &json!("tickets"))
+    );
+    assert_eq!(apply().await.ok().out.trim(), "nothing to change");
+    let person = stage.gateway.anonymous().with_key(&idp.token("ana", "people", json!({})));
+    call(&person, "common:t").await.ok();
+    let form = tokens.asked().last().unwrap().form.clone();
+    assert!(form.contains_key("subject_token") && !form.contains_key("resource"), "{form:?}");
+}
+
+/// A server without a login that turns out to want one, and one whose words are meant for a shell.
+#[tokio::test]
+async fn a_server_that_wants_a_login_says_so() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let tokens = TokenServer::start().await;
+    for upstream in [Upstream::handshake(tools()).await, Upstream::modern(tools()).await] {
+        upstream.guard(tokens.check());
+        upstream.name_issuer(&tokens.url);
+        let added = cli(&tenant.platform, &["upstream", "add", "up", &upstream.url]).await;
+        let says = format!(
+            "it wants a login (OAuth) with {}: let each person log in (mcpproxy upstream update up --oauth authorization_code), or the \
+             gateway itself (--oauth-client-id ID --oauth-client-secret - --oauth-issuer {})",
+            tokens.url, tokens.url
+        );
+        assert!(format!("{}{}", added.out, added.err).contains(&says), "{added:?}");
+        let shown = server(&tenant.platform, "up").await;
+        assert_eq!((&shown["connection"], &shown["last_error"]), (&json!("login_required"), &json!(says)));
+        assert!(shown.get("oauth").is_none());
+        let doctor = cli(&tenant.platform, &["doctor"]).await;
+        assert!(
+            doctor.out.contains("server   'up' needs its login") && doctor.out.contains(&says),
+            "{}",
+            doctor.out
+        );
+        let secret = secret_of("gw");
+        let given = ["upstream", "update", "up", "--oauth-client-id", "gw", "--oauth-client-secret", &secret];
+        cli(&tenant.platform, &[&given[..], &["--oauth-issuer", &tokens.url]].concat()).await.ok();
+        assert_eq!(server(&tenant.platform, "up").await["connection"], "connected");
+        // without it, it wants one again
+        cli(&tenant.platform, &["upstream", "update", "up", "--no-oauth"]).await.ok();
+        assert_eq!(server(&tenant.platform, "up").await["connection"], "login_required");
+        upstream.name_issuer("https://evil.example/$(reboot)");
+        tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
+        let shown = server(&tenant.platform, "up").await;
+        assert!(!shown.to_string().contains("reboot"), "{shown}");
+        assert!(shown["last_error"].as_str().unwrap().contains("it wants credentials or a login"), "{shown}");
+        upstream.guard(|_| true);
+        tenant.platform.delete("/api/v1/servers/up").await.expect(204);
+    }
 }

@@ -2,6 +2,7 @@
 
 mod configured;
 mod evil;
+mod exchange;
 mod failures;
 pub mod people;
 mod real;

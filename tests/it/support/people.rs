@@ -22,11 +22,21 @@ pub struct People {
 impl People {
     /// The people of a tenant that has no rules yet.
     pub async fn of(stage: &Stage, tenant: &Tenant, name: &str) -> People {
+        People::with_issuer(stage, tenant, (name, name)).await
+    }
+
+    /// The people of a tenant who come from the issuer of this name. Rules that were given through others are replaced.
+    pub async fn with_issuer(stage: &Stage, tenant: &Tenant, (name, issuer): (&str, &str)) -> People {
         let idp = Idp::start().await;
-        let issuer = json!({"name": name, "issuer": idp.url, "audiences": [AUDIENCE], "tenant": name});
+        let issuer = json!({"name": issuer, "issuer": idp.url, "audiences": [AUDIENCE], "tenant": name});
         stage.platform().post("/api/v1/issuers", &issuer).await.expect(201);
         let (admin, anonymous) = (tenant.platform.clone(), stage.gateway.anonymous());
         People { idp, admin, anonymous, rules: Mutex::default() }
+    }
+
+    /// The provider of the people.
+    pub fn provider(&self) -> &Idp {
+        &self.idp
     }
 
     /// A new person with this role and these settings; `id` is that of the identity.

@@ -5,6 +5,8 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
@@ -12,6 +14,7 @@ use url::form_urlencoded;
 
 use super::gateway::local_http;
 use super::real::{node, tools};
+use super::visitor::Visitor;
 use super::wait::eventually;
 
 const INSTALL: &str = "run tests/it/setup.sh first";
@@ -38,7 +41,12 @@ impl Provider {
 
     /// `tests/clients/oidc_provider.mjs` without metadata documents: those of most clients are beyond this machine.
     pub async fn of_registered_clients() -> Provider {
-        Provider::start(node(), "oidc_provider.mjs", 600, &["--no-documents"]).await
+        Provider::of_registered_clients_for(600).await
+    }
+
+    /// The same with tokens that live so many seconds.
+    pub async fn of_registered_clients_for(token_s: u32) -> Provider {
+        Provider::start(node(), "oidc_provider.mjs", token_s, &["--no-documents"]).await
     }
 
     /// `tests/clients/authlib_provider.py`, whose tokens live so many seconds.
@@ -100,6 +108,44 @@ impl Provider {
         (text("client_id"), text("client_secret"))
     }
 
+    /// A token that the person of the provider gets for a resource, with a client for that alone.
+    pub async fn person(&self, resource: &str) -> String {
+        let redirect_uri = "http://127.0.0.1:9/done";
+        let (client_id, secret) = self.register(redirect_uri).await;
+        let verifier = "a-verifier-of-a-test-that-is-at-least-43-characters-long";
+        let digest = ring::digest::digest(&ring::digest::SHA256, verifier.as_bytes());
+        let asked = [
+            ("client_id", &*client_id),
+            ("response_type", "code"),
+            ("redirect_uri", redirect_uri),
+            ("scope", "mcp:read mcp:write"),
+            ("resource", resource),
+            ("code_challenge", &URL_SAFE_NO_PAD.encode(digest)),
+            ("code_challenge_method", "S256"),
+        ];
+        let url = url::Url::parse_with_params(&format!("{}/auth", self.url), asked).unwrap();
+        let back = Visitor::nowhere("http://127.0.0.1:9").through_provider(url.as_str()).await;
+        let back = url::Url::parse(&format!("http://127.0.0.1:9{back}")).unwrap();
+        let code = back.query_pairs().find(|(name, _)| name == "code").unwrap_or_else(|| panic!("{back}")).1;
+        let form = [
+            ("grant_type", "authorization_code"),
+            ("code", &code),
+            ("redirect_uri", redirect_uri),
+            ("code_verifier", verifier),
+            ("resource", resource),
+        ];
+        self.token((&client_id, &secret), &form).await
+    }
+
+    /// Asks the token endpoint as this client. Returns the access token.
+    async fn token(&self, (id, secret): (&str, &str), form: &[(&str, &str)]) -> String {
+        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        let request = self.http.post(format!("{}/token", self.url)).basic_auth(id, Some(secret));
+        let request = request.header("content-type", "application/x-www-form-urlencoded").body(body);
+        let answer: Value = request.send().await.unwrap().json().await.unwrap();
+        answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
     /// True if the provider answers.
     pub async fn is_up(&self) -> bool {
         self.http.get(format!("{}/jwks", self.url)).send().await.is_ok()
@@ -108,10 +154,6 @@ impl Provider {
     /// A token that the robot gets for a resource with its own secret (RFC 6749 section 4.4, RFC 8707).
     pub async fn robot(&self, resource: &str) -> String {
         let form = [("grant_type", "client_credentials"), ("scope", "mcp:write"), ("resource", resource)];
-        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
-        let request = self.http.post(format!("{}/token", self.url)).basic_auth(ROBOT.0, Some(ROBOT.1));
-        let request = request.header("content-type", "application/x-www-form-urlencoded").body(body);
-        let answer: Value = request.send().await.unwrap().json().await.unwrap();
-        answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+        self.token(ROBOT, &form).await
     }
 }

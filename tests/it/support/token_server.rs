@@ -9,10 +9,10 @@ use axum::extract::State;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::{HeaderMap, StatusCode};
 use ring::rand::SystemRandom;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -51,6 +51,8 @@ struct Shared {
     asked: Mutex<Vec<TokenAsked>>,
     /// Tokens that were given, with the client and the end of each.
     given: Mutex<Vec<(String, String, Instant)>>,
+    /// Subjects for whom no token is given in exchange.
+    unwelcome: Mutex<Vec<String>>,
 }
 
 /// The running server; stops when dropped.
@@ -76,6 +78,7 @@ impl TokenServer {
             life: Mutex::new(Duration::from_secs(600)),
             asked: Mutex::default(),
             given: Mutex::default(),
+            unwelcome: Mutex::default(),
         });
         let app = Router::new()
             .route("/.well-known/oauth-authorization-server/as", get(metadata))
@@ -107,6 +110,12 @@ impl TokenServer {
     pub fn tokens_of(&self, client: &str) -> Vec<String> {
         let given = self.shared.given.lock().unwrap();
         given.iter().filter(|(_, of, _)| of == client).map(|(token, _, _)| token.clone()).collect()
+    }
+
+    /// Gives no token in exchange for those of these subjects, from now on.
+    pub fn refuse(&self, subjects: &[&str]) {
+        *self.shared.unwelcome.lock().unwrap() =
+            subjects.iter().map(|subject| (*subject).to_owned()).collect();
     }
 
     /// Ends all tokens that were given so far.
@@ -156,6 +165,13 @@ fn client(headers: &HeaderMap, form: &HashMap<String, String>) -> Option<(String
     Some((decoded(id)?, decoded(secret)?))
 }
 
+/// Subject of a token; the signature is the gateway's affair.
+fn subject_of(token: &str) -> String {
+    let payload = token.split('.').nth(1).and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
+    let claims: Value = serde_json::from_slice(&payload.unwrap_or_default()).unwrap_or_default();
+    claims["sub"].as_str().unwrap_or("nobody").to_owned()
+}
+
 async fn token(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: String) -> Response {
     let form: HashMap<String, String> = url::form_urlencoded::parse(body.as_bytes()).into_owned().collect();
     let presented = client(&headers, &form);
@@ -184,7 +200,16 @@ async fn token(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Stri
         TokenMood::Well => {
             let random = ring::rand::generate::<[u8; 12]>(&SystemRandom::new()).unwrap().expose();
             let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-            let token = format!("opaque-token-of-{id}-{random}");
+            let person = form.get("subject_token").or(form.get("assertion")).map(|token| subject_of(token));
+            let whose = match person {
+                None => String::new(),
+                Some(person) if shared.unwelcome.lock().unwrap().contains(&person) => {
+                    let fault = json!({"error": "access_denied", "error_description": "marked-words-of-the-provider"});
+                    return (StatusCode::BAD_REQUEST, fault.to_string()).into_response();
+                }
+                Some(person) => format!("for-{person}-"),
+            };
+            let token = format!("opaque-token-of-{id}-{whose}{random}");
             let life = *shared.life.lock().unwrap();
             shared.given.lock().unwrap().push((token.clone(), id, Instant::now() + life));
             json!({"access_token": token, "token_type": "Bearer", "expires_in": life.as_secs()})

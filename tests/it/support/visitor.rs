@@ -25,12 +25,25 @@ const REDIRECTS_MAX: usize = 10;
 /// Name of the session's cookie.
 pub const SESSION: &str = "__Host-mcpproxy";
 
+fn http() -> reqwest::Client {
+    let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
+    client.redirect(reqwest::redirect::Policy::none()).build().unwrap()
+}
+
 impl Visitor {
+    /// A browser that is at no gateway, and comes back to this origin.
+    pub fn nowhere(origin: &str) -> Visitor {
+        Visitor { http: http(), base: String::new(), origin: origin.to_owned(), cookies: Arc::default() }
+    }
+
     /// A visitor without cookies.
     pub fn of(gateway: &Gateway) -> Visitor {
-        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
-        let http = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
-        Visitor { http, base: gateway.url.clone(), origin: gateway.url.clone(), cookies: Arc::default() }
+        Visitor {
+            http: http(),
+            base: gateway.url.clone(),
+            origin: gateway.url.clone(),
+            cookies: Arc::default(),
+        }
     }
 
     /// A visitor who has logged in with this caller's key.
@@ -115,7 +128,13 @@ impl Visitor {
     pub async fn to_provider(&self, path: &str) -> String {
         let begun = self.get(path).await;
         assert_eq!(begun.status, 303, "{begun:?}");
-        let mut url = url::Url::parse(begun.header("location")).unwrap();
+        self.through_provider(begun.header("location")).await
+    }
+
+    /// Goes to this URL of a provider, and on wherever it sends the browser. Returns the path of its redirect to this visitor's
+    /// origin, where the browser has not been yet.
+    pub async fn through_provider(&self, url: &str) -> String {
+        let mut url = url::Url::parse(url).unwrap();
         // by name: the provider replaces them on the way
         let mut cookies = BTreeMap::new();
         for _ in 0..REDIRECTS_MAX {

@@ -20,6 +20,8 @@ pub(super) struct DeclaredOauth {
     token_endpoint: Option<String>,
     authorization_endpoint: Option<String>,
     resource: Option<String>,
+    audience: Option<String>,
+    exchange_grant: Option<String>,
     scopes: Option<Vec<String>>,
     client_auth: Option<String>,
 }
@@ -33,6 +35,11 @@ impl DeclaredOauth {
         }
     }
 
+    /// Returns whether people's tokens are exchanged, at an issuer that has to be there.
+    pub(super) fn is_exchange(&self) -> bool {
+        self.kind.as_deref() == Some(LoginKind::TokenExchange.as_str())
+    }
+
     /// Returns the members that the gateway shows as well.
     fn shown(&self) -> Map<String, Value> {
         let kind = self.kind.as_deref().unwrap_or(LoginKind::ClientCredentials.as_str());
@@ -44,6 +51,8 @@ impl DeclaredOauth {
             ("token_endpoint", &self.token_endpoint),
             ("authorization_endpoint", &self.authorization_endpoint),
             ("resource", &self.resource),
+            ("audience", &self.audience),
+            ("exchange_grant", &self.exchange_grant),
             ("client_auth", &self.client_auth),
         ] {
             shown.extend(text.as_ref().map(|text| (name.to_owned(), text.clone().into())));
@@ -71,7 +80,10 @@ pub(super) fn login_changes(
     let shown = wanted.shown();
     for (name, value) in &shown {
         // none is shown as null
-        let is_none = name == "resource" && value == "" && at(is, name).is_null() && !is.is_null();
+        let is_none = matches!(name.as_str(), "resource" | "audience")
+            && value == ""
+            && at(is, name).is_null()
+            && !is.is_null();
         if !is_none {
             // shown without its query
             let value = match value.as_str() {

@@ -13,7 +13,7 @@ use super::super::same_server::{has_url, header_names};
 use super::compare::{Changes, at, own_values};
 use super::file::{DeclaredKey, DeclaredServer, DeclaredTenant};
 use super::logins::rules_step;
-use super::oauth::login_changes;
+use super::oauth::{DeclaredOauth, login_changes};
 use super::step::{Mark, Step, StepRoom};
 use crate::domain::relay::Relay;
 use crate::domain::server_url::{ServerPlace, masked, without_query};
@@ -30,8 +30,8 @@ pub(super) struct ApplyPlan {
     pub(super) tenant: String,
     /// Steps in the order of execution. After a failure the rest is skipped.
     pub(super) steps: Vec<Step>,
-    /// Replacement of the identity rules, executed when the issuers are as the file says.
-    pub(super) rules: Option<Step>,
+    /// Steps that need the issuers of the file, executed when these are as it says: identity rules, and logins by exchange.
+    pub(super) late: Vec<Step>,
     /// Suspension of the tenant, executed last even if a step failed.
     pub(super) suspend: Option<Step>,
     /// Number of things that the file names: the tenant, its servers and its keys.
@@ -51,7 +51,7 @@ pub(super) struct Planner<'a> {
 impl ApplyPlan {
     /// Returns all steps, in no order.
     pub(super) fn all(&self) -> impl Iterator<Item = &Step> {
-        self.steps.iter().chain(&self.rules).chain(&self.suspend)
+        self.steps.iter().chain(&self.late).chain(&self.suspend)
     }
 }
 
@@ -67,7 +67,7 @@ impl Planner<'_> {
         let mut plan = ApplyPlan {
             tenant: name,
             steps: Vec::new(),
-            rules: None,
+            late: Vec::new(),
             suspend: None,
             things,
             others: Vec::new(),
@@ -82,7 +82,7 @@ impl Planner<'_> {
                 true => self.client.get(&["identity", "rules"], &ApiQuery::default()).await?.json()?,
                 false => Value::Null,
             };
-            plan.rules = rules_step(&wanted.name, rules, &there)?;
+            plan.late.extend(rules_step(&wanted.name, rules, &there)?);
         }
         Ok(plan)
     }
@@ -100,7 +100,7 @@ impl Planner<'_> {
         self.push_settings(plan, own(&wanted.settings), None);
         for server in wanted.servers.iter().flatten() {
             plan.steps.push(self.new_server(server));
-            plan.steps.extend(self.login_step(server, &none));
+            self.push_login(plan, server, &none);
         }
         plan.steps.extend(wanted.keys.iter().flatten().map(|key| self.new_key(key)));
         if wanted.suspended == Some(true) {
@@ -144,11 +144,11 @@ impl Planner<'_> {
             match there.iter().find(|is| text(is, "name") == server.name) {
                 Some(is) => {
                     plan.steps.extend(self.changed_server(server, is)?);
-                    plan.steps.extend(self.login_step(server, is));
+                    self.push_login(plan, server, is);
                 }
                 None => {
                     plan.steps.push(self.new_server(server));
-                    plan.steps.extend(self.login_step(server, &Value::Null));
+                    self.push_login(plan, server, &Value::Null);
                 }
             }
         }
@@ -210,6 +210,13 @@ impl Planner<'_> {
         }
         changes.body.insert("version".to_owned(), at(is, "version").clone());
         Ok(Some(self.step(Mark::Change, &["servers", &server.name], &server.name, changes)))
+    }
+
+    /// Adds the step that configures or removes the login at a server, if there is one.
+    fn push_login(&self, plan: &mut ApplyPlan, server: &DeclaredServer, is: &Value) {
+        let is_late = server.oauth.iter().flatten().any(DeclaredOauth::is_exchange);
+        let steps = if is_late { &mut plan.late } else { &mut plan.steps };
+        steps.extend(self.login_step(server, is));
     }
 
     /// Returns the step that configures or removes the login at a server; `None` if it is as the file says.

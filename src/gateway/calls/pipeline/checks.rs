@@ -101,6 +101,7 @@ impl Checked {
                 key: attempt.caller.key.map(|key| key.0),
                 session: attempt.session_id.as_deref().and_then(|id| Uuid::try_parse(id).ok()),
             },
+            caller_token: attempt.caller.token_as_sent().map(|token| token.mark),
             timeout: self.server().target.limits.call_timeout,
             sent,
         }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::logins::{login_needed, login_refused, login_unavailable};
+use super::logins::{exchange_refused, login_needed, login_refused, login_unavailable};
 use super::outcome::CallOutcome;
 use super::record::KnownSecrets;
 use super::round::Asking;
@@ -142,6 +142,7 @@ pub(super) fn from_upstream(error: &UpstreamError, server: &str) -> Refusal {
         return match error.kind {
             FailureKind::LoginUnavailable { retry_s } => login_unavailable(server, Some(retry_s)),
             FailureKind::LoginRefused { .. } => login_refused(server),
+            FailureKind::ExchangeRefused => exchange_refused(server),
             FailureKind::LoginNeeded(need) => login_needed((server, need), &error.detail, None),
             FailureKind::Overloaded => Refusal::new(
                 Code::Overloaded,

@@ -26,6 +26,26 @@ pub(super) fn login_refused(server: &str) -> Refusal {
     )
 }
 
+/// Returns the refusal of a call to a server for which the identity provider gives no token in exchange for that of the caller.
+pub(super) fn exchange_refused(server: &str) -> Refusal {
+    Refusal::new(
+        Code::UpstreamExchangeRefused,
+        format!("The identity provider does not let this account use server '{server}'"),
+    )
+}
+
+/// Returns the refusal of a call to a server that takes only tokens in exchange for those of people.
+fn person_needed((server, need): (&str, LoginNeed)) -> Refusal {
+    let act = "log in with your organisation's account";
+    let text = match need {
+        LoginNeed::Ended => format!("Your login at server '{server}' has ended: {act} again"),
+        LoginNeed::First | LoginNeed::MoreScopes => {
+            format!("Server '{server}' needs a person's login: {act}")
+        }
+    };
+    Refusal::new(Code::UpstreamLoginRequired, text)
+}
+
 /// Returns the refusal of a call to a server at which the caller has to log in first. `scopes` are those that the server asks for, and
 /// `link` is the page of the login.
 pub(super) fn login_needed((server, need): (&str, LoginNeed), scopes: &str, link: Option<&str>) -> Refusal {
@@ -55,7 +75,11 @@ impl Calls {
         server: &ServerEntry,
         (need, scopes): (LoginNeed, &str),
     ) -> Refusal {
-        let link = match server.target.upstream.login() {
+        let login = server.target.upstream.login();
+        if login.is_some_and(|login| login.exchanges) {
+            return person_needed((&server.name, need));
+        }
+        let link = match login {
             Some(login) => self.connect.link(caller, server, login).await,
             None => None,
         };

@@ -23,7 +23,7 @@ pub(super) struct KnownSecrets<'a> {
 
 impl<'a> KnownSecrets<'a> {
     pub(super) fn of(server: &'a ServerEntry, caller: &Caller, upstreams: &Pool) -> KnownSecrets<'a> {
-        let tokens = upstreams.sent_tokens(&server.target_of(caller.key));
+        let tokens = upstreams.sent_tokens(&server.target_of(caller.to_servers()));
         KnownSecrets { target: &server.target, tokens }
     }
 

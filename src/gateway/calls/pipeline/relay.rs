@@ -87,7 +87,7 @@ impl<'a> CallRelay<'a> {
     pub(super) fn between(calls: &'a Calls, of: Relayed<'a>, request: &mut Request) -> Option<CallRelay<'a>> {
         let hears = request.hears.as_mut()?;
         // servers of MCP 2026-07-28 ask in their answers
-        let target = || of.checked.server().target_of(of.attempt.caller.key);
+        let target = || of.checked.server().target_of(of.attempt.caller.to_servers());
         let is_modern = || calls.upstreams.connection(&target()).era() == Some(Era::Modern);
         if of.held_as.is_some() && is_modern() {
             hears.questions = None;

@@ -155,7 +155,7 @@ impl Calls {
     ) -> Result<CallOutcome, Refusal> {
         let Asking { attempt, server, opened, record, consent } = *asking;
         let unasked = |what| Refusal::after_dispatch(Code::UpstreamNeedsInput, what);
-        let era = self.upstreams.connection(&server.target_of(attempt.caller.key)).era();
+        let era = self.upstreams.connection(&server.target_of(attempt.caller.to_servers())).era();
         let capabilities = opened.capabilities.as_ref().filter(|_| era == Some(upstream::Era::Modern));
         let Some(capabilities) = capabilities else {
             return Err(unasked("the server wants input that cannot be asked for through this gateway"));

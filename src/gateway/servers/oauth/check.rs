@@ -28,7 +28,8 @@ pub(super) fn check(request: &OauthRequest) -> Result<LoginKind, GatewayError> {
         let known = LoginKind::WORDS.join(" or ");
         GatewayError::invalid("kind", format!("kind must be {known}: this release knows no other login"))
     })?;
-    let is_own = kind == LoginKind::ClientCredentials;
+    // with a secret of its own, and without a browser
+    let is_own = kind != LoginKind::AuthorizationCode;
     for (name, is_missing) in
         [("client_id", request.client_id.is_none()), ("client_secret", request.client_secret.is_none())]
     {
@@ -40,8 +41,17 @@ pub(super) fn check(request: &OauthRequest) -> Result<LoginKind, GatewayError> {
         return Err(GatewayError::invalid("client_id", "client_id is missing: the secret belongs to one"));
     }
     if is_own && request.authorization_endpoint.is_some() {
-        let message = "a login of kind client_credentials has no authorization_endpoint";
+        let message = format!("a login of kind {} has no authorization_endpoint", kind.as_str());
         return Err(GatewayError::invalid("authorization_endpoint", message));
+    }
+    let is_exchange = kind == LoginKind::TokenExchange;
+    if is_exchange && request.token_endpoint.is_some() {
+        let message = "people's tokens go to the token endpoint of their issuer's metadata and nowhere else: give issuer alone";
+        return Err(GatewayError::invalid("token_endpoint", message));
+    }
+    if !is_exchange && request.exchange_grant.is_some() {
+        let message = "exchange_grant is for logins of kind token_exchange";
+        return Err(GatewayError::invalid("exchange_grant", message));
     }
     if request.authorization_endpoint.is_some() && request.token_endpoint.is_none() {
         let message = "give token_endpoint as well, or an issuer whose metadata names both";
@@ -93,6 +103,12 @@ pub(super) fn check(request: &OauthRequest) -> Result<LoginKind, GatewayError> {
     if request.resource.as_ref().is_some_and(|resource| !is_resource(resource)) {
         let message = "resource must be an absolute URI without a fragment, or empty for none";
         return Err(GatewayError::invalid("resource", message));
+    }
+    let is_audience = |text: &String| text.is_empty() || is_plain(text, URL_BYTES_MAX);
+    if request.audience.as_ref().is_some_and(|audience| !is_audience(audience)) {
+        let message =
+            format!("audience must be at most {URL_BYTES_MAX} visible ASCII characters, or empty for none");
+        return Err(GatewayError::invalid("audience", message));
     }
     let (count, bytes) = SCOPES_MAX;
     let scopes = request.scopes.as_deref().unwrap_or_default();

@@ -7,7 +7,8 @@ use zeroize::Zeroizing;
 use super::{OauthRequest, Servers, check};
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::server_login::{
-    AuthorizationServer, ClientAuthWay, CodeEndpoints, LoginKind, ProtectedResource, Registration,
+    AuthorizationServer, ClientAuthWay, CodeEndpoints, ExchangeGrant, LoginKind, ProtectedResource,
+    Registration,
 };
 use crate::gateway::GatewayError;
 use crate::gateway::server_logins::discover;
@@ -33,6 +34,8 @@ pub(super) struct FoundLogin {
     pub(super) client_auth: Option<ClientAuthWay>,
     pub(super) resource: Option<String>,
     pub(super) scopes: Vec<String>,
+    pub(super) audience: Option<String>,
+    pub(super) exchange_grant: Option<ExchangeGrant>,
     registration_endpoint: Option<String>,
     takes_metadata_document: bool,
     takes_public: bool,
@@ -66,7 +69,7 @@ impl FoundLogin {
             client_auth: metadata.client_auth(),
             ..FoundLogin::default()
         };
-        if kind == LoginKind::ClientCredentials {
+        if kind != LoginKind::AuthorizationCode {
             found
                 .client_auth
                 .ok_or("it takes no client secret by client_secret_basic or client_secret_post")?;
@@ -162,6 +165,8 @@ impl Servers {
             client_auth: ClientAuthWay::parse(&before.client_auth),
             resource: Some(before.resource.clone().unwrap_or_default()),
             scopes: before.scopes.clone(),
+            audience: before.audience.clone(),
+            exchange_grant: before.exchange_grant.as_deref().and_then(ExchangeGrant::parse),
             takes_public: true,
             ..FoundLogin::default()
         };
@@ -176,7 +181,8 @@ impl Servers {
                 format!("the metadata of {issuer} names other endpoints now: give issuer to take them");
             return Err(GatewayError::invalid("issuer", message));
         }
-        Ok(FoundLogin { resource: kept.resource, scopes: kept.scopes, is_named: before.is_named, ..read })
+        let FoundLogin { resource, scopes, audience, .. } = kept;
+        Ok(FoundLogin { resource, scopes, audience, is_named: before.is_named, ..read })
     }
 
     async fn metadata_of(
@@ -224,14 +230,16 @@ impl Servers {
             let (way, registration) = (ClientAuthWay::Public, Registration::MetadataDocument);
             return Ok(LoginClient { id, way, secret: None, registration });
         }
-        self.register((tenant, server), found).await
+        let scopes = request.scopes.as_ref().unwrap_or(&found.scopes);
+        self.register((tenant, server), found, scopes).await
     }
 
-    /// Registers the gateway at an authorization server (RFC 7591).
+    /// Registers the gateway at an authorization server (RFC 7591), for these scopes.
     async fn register(
         &self,
         (tenant, server): (TenantId, ServerId),
         found: &FoundLogin,
+        scopes: &[String],
     ) -> Result<LoginClient, GatewayError> {
         let redirect_uri = self.redirect_uri(server);
         let fault = |why: &str| {
@@ -255,8 +263,8 @@ impl Servers {
             "token_endpoint_auth_method": way.as_str(),
             "application_type": "web",
         });
-        if let Some(members) = document.as_object_mut().filter(|_| !found.scopes.is_empty()) {
-            members.insert("scope".to_owned(), found.scopes.join(" ").into());
+        if let Some(members) = document.as_object_mut().filter(|_| !scopes.is_empty()) {
+            members.insert("scope".to_owned(), scopes.join(" ").into());
         }
         let posted =
             self.upstreams.post_document(tenant.0, endpoint, document.to_string(), REGISTRATION_BYTES_MAX);

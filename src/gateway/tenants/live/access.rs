@@ -14,7 +14,7 @@ use super::policies::{CallerPolicies, TenantPolicies};
 use crate::domain::consent::MayNotDecide;
 use crate::domain::glob::Globs;
 use crate::domain::id::{IdentityId, KeyId, PLATFORM_TENANT, TenantId};
-use crate::domain::identity::{IdentityRule, scope_for};
+use crate::domain::identity::{CallerToken, IdentityRule, scope_for};
 use crate::domain::operation::OperationType;
 use crate::domain::person::Person;
 use crate::domain::quota::Quotas;
@@ -77,6 +77,16 @@ impl Caller {
         }
         let message = format!("this needs the scope {}", scope_for(operation));
         Err(Refusal::new(Code::InsufficientScope, message).expecting(operation))
+    }
+
+    /// Returns who the caller is to servers at which each caller has a login of its own: the principal, and the token that it came with.
+    pub(in crate::gateway) fn to_servers(&self) -> (Option<KeyId>, Option<&Arc<CallerToken>>) {
+        (self.key, self.token_as_sent())
+    }
+
+    /// Returns the access token that a person came with; `None` for keys, and for sessions of the console.
+    pub(in crate::gateway) fn token_as_sent(&self) -> Option<&Arc<CallerToken>> {
+        self.login.as_ref()?.token.sent()
     }
 
     /// Returns the id of the tenant under which the caller's acts are recorded.

@@ -340,6 +340,12 @@ impl Tenants {
         self.store.issuer_tenants(name).await.map_err(issuer_error)
     }
 
+    /// Returns whether people of a tenant log in at the gateway with the issuer of exactly this URL.
+    pub(in crate::gateway) async fn takes_people_of(&self, tenant: TenantId, issuer: &str) -> bool {
+        self.refresh_issuers().await;
+        self.logins.book().by_url(issuer).is_some_and(|issuer| issuer.serves(tenant))
+    }
+
     /// Returns the names of the issuers whose people may be the tenant's, by id.
     pub(super) fn issuers_of(&self, tenant: TenantId) -> HashMap<String, String> {
         let book = self.logins.book();

@@ -101,7 +101,9 @@ impl Tenants {
         split: &SplitToken<'_>,
         findings: &mut IssuerFindings,
     ) -> Result<(), GatewayError> {
-        let fits = |keys: Option<&KeySet>| keys.map(|keys| split.check_key(keys, &issuer.algorithms));
+        let fits = |keys: Option<&KeySet>| {
+            keys.map(|keys| split.signature_check(keys, &issuer.algorithms).map(drop))
+        };
         let stored = self.usable_keys(issuer);
         let keys = match (fits(live), fits(stored)) {
             (Some(Ok(())), _) => {
@@ -130,8 +132,14 @@ impl Tenants {
             findings.bad("signature", "cannot be checked without the key");
             return Ok(());
         };
-        let _turn = self.logins.verifying.take(issuer.id).await.map_err(|_| GatewayError::Unavailable)?;
-        match split.check_signature(keys, &issuer.algorithms) {
+        let verdict = match split.signature_check(keys, &issuer.algorithms) {
+            Ok(check) => {
+                let verdict = self.logins.verifying.verify(issuer.id, check).await;
+                verdict.map_err(|_| GatewayError::Unavailable)?
+            }
+            Err(fault) => Err(fault),
+        };
+        match verdict {
             Ok(_) => findings.good("signature", "good"),
             Err(fault) => findings.bad("signature", fault.to_string()),
         }

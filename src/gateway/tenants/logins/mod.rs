@@ -16,6 +16,7 @@ mod metadata;
 mod people;
 mod seen;
 mod turns;
+mod verifiers;
 mod verify;
 
 pub use self::administer::{IssuerRequest, RulesView};

@@ -8,7 +8,9 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
+use super::verifiers::{Verdict, Verifiers};
 use crate::domain::id::IssuerId;
+use crate::domain::identity::SignatureCheck;
 use crate::gateway::tenants::authenticate::AuthError;
 
 /// Longest wait for a turn to verify a signature.
@@ -22,6 +24,7 @@ const QUEUES_MAX: usize = 1000;
 pub(super) struct VerifyTurns {
     permits: Semaphore,
     queues: Mutex<HashMap<IssuerId, Arc<IssuerQueue>>>,
+    verifiers: Verifiers,
 }
 
 /// Queue of one issuer's tokens.
@@ -33,7 +36,7 @@ struct IssuerQueue {
 }
 
 /// Permission to verify one signature, until it is dropped.
-pub(super) struct VerifyTurn<'a> {
+struct VerifyTurn<'a> {
     _permit: SemaphorePermit<'a>,
     _turn: OwnedSemaphorePermit,
     _place: OwnedSemaphorePermit,
@@ -42,14 +45,27 @@ pub(super) struct VerifyTurn<'a> {
 impl VerifyTurns {
     /// Creates turns of which as many are taken at the same time.
     pub(super) fn new(permits: usize) -> VerifyTurns {
-        VerifyTurns { permits: Semaphore::new(permits), queues: Mutex::default() }
+        VerifyTurns {
+            permits: Semaphore::new(permits),
+            queues: Mutex::default(),
+            verifiers: Verifiers::new(permits),
+        }
+    }
+
+    /// Verifies a signature of an issuer's token, in its turn.
+    ///
+    /// # Errors
+    /// [`AuthError::LoginsBusy`] as of [`Self::take`].
+    pub(super) async fn verify(&self, issuer: IssuerId, check: SignatureCheck) -> Result<Verdict, AuthError> {
+        let _turn = self.take(issuer).await?;
+        Ok(self.verifiers.verify(check).await)
     }
 
     /// Waits for a turn.
     ///
     /// # Errors
     /// [`AuthError::LoginsBusy`] if too many tokens of the issuer wait, or the wait is too long.
-    pub(super) async fn take(&self, issuer: IssuerId) -> Result<VerifyTurn<'_>, AuthError> {
+    async fn take(&self, issuer: IssuerId) -> Result<VerifyTurn<'_>, AuthError> {
         let queue = self.queue(issuer);
         let place = Arc::clone(&queue.places).try_acquire_owned().map_err(|_| AuthError::LoginsBusy)?;
         let wait = async {

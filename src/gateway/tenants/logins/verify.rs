@@ -119,12 +119,9 @@ impl Tenants {
             let checked = match issuer.fresh_keys(now, stale_max) {
                 None => Err(None),
                 // a key that is not there costs no turn
-                Some(keys) => match split.check_key(keys, &issuer.algorithms) {
+                Some(keys) => match split.signature_check(keys, &issuer.algorithms) {
                     Err(fault) => Err(Some(fault)),
-                    Ok(()) => {
-                        let _turn = self.logins.verifying.take(issuer.id).await?;
-                        split.check_signature(keys, &issuer.algorithms).map_err(Some)
-                    }
+                    Ok(check) => self.logins.verifying.verify(issuer.id, check).await?.map_err(Some),
                 },
             };
             match checked {

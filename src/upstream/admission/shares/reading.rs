@@ -68,6 +68,11 @@ impl ReadingShare {
     }
 }
 
+/// Lowers the priority of the current thread, for good: it yields to those that serve. The thread goes on even if that fails.
+pub fn lower_priority() {
+    let _lowered = nice(LOW_PRIORITY);
+}
+
 /// Runs work on a thread of its own, which yields to those that serve. A thread cannot raise its priority again, so
 /// it ends with the work. If no thread can be started, the current one does the work.
 fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
@@ -76,8 +81,7 @@ fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let started = thread::scope(|scope| {
         let (work, done) = (&mut work, &mut done);
         let lowered = move || {
-            // the work runs even if the priority cannot be lowered
-            let _lowered = nice(LOW_PRIORITY);
+            lower_priority();
             *done = work.take().map(|work| work());
         };
         thread::Builder::new().name("long-work".to_owned()).spawn_scoped(scope, lowered).map(|_| ())
