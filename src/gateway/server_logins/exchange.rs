@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::answer::{GoodAnswer, TokenRefusal};
-use super::presented::Presented;
+use super::person_token::PersonToken;
 use super::renewal::{REFUSED_PAUSES, UNAVAILABLE_PAUSES};
 use super::slot::Held;
 use super::{ServerLogins, after, login_of, needed, unavailable};
@@ -62,7 +62,7 @@ impl ServerLogins {
     async fn exchange_and_keep(
         &self,
         login: ServerLogin,
-        presented: &Presented,
+        presented: &PersonToken,
     ) -> Result<AccessToken, (LoginFailure, Duration)> {
         let held = self.exchange(login, presented).await?;
         presented.succeeded();
@@ -74,7 +74,7 @@ impl ServerLogins {
     async fn exchange(
         &self,
         login: ServerLogin,
-        presented: &Presented,
+        presented: &PersonToken,
     ) -> Result<Held, (LoginFailure, Duration)> {
         let of = login_of(login);
         let later = |why: &str| {

@@ -8,7 +8,7 @@
 pub(super) mod answer;
 pub(super) mod discover;
 mod exchange;
-mod presented;
+mod person_token;
 mod renewal;
 mod slot;
 pub(super) mod vault;
@@ -25,7 +25,7 @@ use parking_lot::RwLock;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use self::presented::Exchanges;
+use self::person_token::Exchanges;
 use self::slot::{Held, LoginSlot};
 use super::Lifecycle;
 use super::options::Options;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::verifiers::{Verdict, Verifiers};
+use super::verifiers::{SignatureVerdict, Verifiers};
 use crate::domain::id::IssuerId;
 use crate::domain::identity::SignatureCheck;
 use crate::gateway::tenants::authenticate::AuthError;
@@ -56,7 +56,11 @@ impl VerifyTurns {
     ///
     /// # Errors
     /// [`AuthError::LoginsBusy`] as of [`Self::take`].
-    pub(super) async fn verify(&self, issuer: IssuerId, check: SignatureCheck) -> Result<Verdict, AuthError> {
+    pub(super) async fn verify(
+        &self,
+        issuer: IssuerId,
+        check: SignatureCheck,
+    ) -> Result<SignatureVerdict, AuthError> {
         let _turn = self.take(issuer).await?;
         Ok(self.verifiers.verify(check).await)
     }

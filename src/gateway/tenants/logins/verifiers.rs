@@ -12,10 +12,10 @@ use crate::domain::identity::{KeyDigest, SignatureCheck, TokenFault};
 use crate::upstream::lower_priority;
 
 /// Outcome of a check: the digest of the key, or why the signature is not good.
-pub(super) type Verdict = Result<KeyDigest, TokenFault>;
+pub(super) type SignatureVerdict = Result<KeyDigest, TokenFault>;
 
 /// Check of a signature, and who waits for its outcome.
-type Job = (SignatureCheck, oneshot::Sender<Verdict>);
+type Job = (SignatureCheck, oneshot::Sender<SignatureVerdict>);
 
 /// Threads that verify signatures, started with the first.
 pub(super) struct Verifiers {
@@ -29,7 +29,7 @@ impl Verifiers {
     }
 
     /// Verifies a signature. If no thread can be started, the current one does it.
-    pub(super) async fn verify(&self, check: SignatureCheck) -> Verdict {
+    pub(super) async fn verify(&self, check: SignatureCheck) -> SignatureVerdict {
         let jobs = self.jobs.get_or_init(|| start(self.count));
         let (told, outcome) = oneshot::channel();
         match jobs.send((check, told)) {

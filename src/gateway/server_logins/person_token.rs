@@ -23,7 +23,7 @@ const TOKENS_MAX: usize = 8;
 const REFUSED_PER_MINUTE: usize = 6;
 
 /// Token that a person came with, and what was given in exchange for it.
-pub(super) struct Presented {
+pub(super) struct PersonToken {
     pub(super) token: Arc<CallerToken>,
     /// End of the token.
     pub(super) ends: Instant,
@@ -34,10 +34,10 @@ pub(super) struct Presented {
     failures: AtomicI64,
 }
 
-impl Presented {
-    fn new(token: &Arc<CallerToken>, client: Uuid) -> Presented {
+impl PersonToken {
+    fn new(token: &Arc<CallerToken>, client: Uuid) -> PersonToken {
         let left_s = token.expires_s.saturating_sub(clock::now().timestamp()).max(0);
-        Presented {
+        PersonToken {
             token: Arc::clone(token),
             ends: Instant::now() + Duration::from_secs(left_s.unsigned_abs()),
             slot: Arc::new(LoginSlot::new(client, None)),
@@ -71,7 +71,7 @@ impl Presented {
 /// Tokens of one person for one server, the newest at the end.
 struct OfPerson {
     client: Uuid,
-    tokens: RwLock<Vec<Arc<Presented>>>,
+    tokens: RwLock<Vec<Arc<PersonToken>>>,
 }
 
 /// Tokens of all people.
@@ -86,7 +86,7 @@ impl Exchanges {
     /// Notes that a person came with a token.
     pub(super) fn present(&self, login: ServerLogin, token: &Arc<CallerToken>) {
         let person = self.person(login);
-        let is_known = |tokens: &[Arc<Presented>]| tokens.iter().any(|kept| kept.token.mark == token.mark);
+        let is_known = |tokens: &[Arc<PersonToken>]| tokens.iter().any(|kept| kept.token.mark == token.mark);
         if is_known(&person.tokens.read()) {
             return;
         }
@@ -98,17 +98,17 @@ impl Exchanges {
         if tokens.len() >= TOKENS_MAX {
             tokens.remove(0);
         }
-        tokens.push(Arc::new(Presented::new(token, login.client)));
+        tokens.push(Arc::new(PersonToken::new(token, login.client)));
     }
 
     /// Returns the token of a login by its mark, or the newest; `None` without any that has not ended.
-    pub(super) fn presented(&self, login: ServerLogin) -> Option<Arc<Presented>> {
+    pub(super) fn presented(&self, login: ServerLogin) -> Option<Arc<PersonToken>> {
         let person = self.people.read().get(&super::key_of(login)).map(Arc::clone)?;
         if person.client != login.client {
             return None;
         }
         let tokens = person.tokens.read();
-        let is_it = |kept: &&Arc<Presented>| {
+        let is_it = |kept: &&Arc<PersonToken>| {
             login.mark.is_none_or(|mark| kept.token.mark == mark) && kept.ends > Instant::now()
         };
         tokens.iter().rev().find(is_it).map(Arc::clone)
