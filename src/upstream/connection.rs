@@ -98,7 +98,7 @@ impl Connection {
         let running_max = limits.concurrency.min(limits.connections.saturating_sub(spare));
         Self {
             version: target.version,
-            upstream: target.upstream.clone(),
+            upstream: target.upstream.without_token(),
             limits,
             gate: Gate::new(running_max, limits.queue, limits.queue_wait),
             health: Arc::new(Health::new(limits.breaker)),
@@ -188,7 +188,7 @@ impl Connection {
             page: request.page.as_ref(),
             round: Some(&request.round),
             caller: request.caller,
-            caller_token: request.caller_token,
+            exchange_for: request.exchange_for,
             bytes_max: self.limits.response_bytes_max,
         };
         self.pass_on(&ask, request.timeout, &request.sent).await
@@ -204,7 +204,7 @@ impl Connection {
             self.health.called(began, verdict(&ended));
             ended?.settle()
         };
-        self.within(limit.min(self.limits.call_timeout), sent, work).await
+        self.within(limit.min(self.limits.call_timeout), (sent, ask.exchange_for), work).await
     }
 
     /// Checks that the upstream answers: sends `ping`, or `server/discover` in the modern era.

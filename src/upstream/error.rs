@@ -5,6 +5,9 @@ use std::fmt;
 
 use crate::domain::server_login::LoginNeed;
 
+/// Beginning of the failure of a server that refuses requests for want of credentials, as a sentence for callers.
+pub const WANTS_CREDENTIALS: &str = "it wants credentials or a login";
+
 /// Reason why a request to an upstream ended without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {

@@ -28,7 +28,7 @@ pub use self::admission::shares::{
 pub use self::connection::Connection;
 pub use self::connection::list::{Doubt, Listed, PAGES_MAX};
 pub use self::connection::turns::Slowness;
-pub use self::error::{FailureKind, UpstreamError};
+pub use self::error::{FailureKind, UpstreamError, WANTS_CREDENTIALS};
 pub use self::http::connect::native_tls;
 pub use self::http::document::DocumentError;
 pub use self::http::embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Patience, Question};
@@ -41,6 +41,7 @@ pub use self::protocol::events::{
     CallCookies, CallEvent, CallerMark, Hears, LedgerAsk, LedgerReply, PageCall, QuestionReply,
     ServerQuestion,
 };
+pub use self::protocol::exchange::ExchangeFor;
 pub use self::protocol::jsonrpc::{Answer, Round};
 pub use self::protocol::list_kind::{
     DEFINITION_BYTES_MAX, LIST_BYTES_MAX, ListKind, NAME_BYTES_MAX, OFFERS_BYTES_MAX, PROMPTS_MAX,

@@ -291,6 +291,11 @@ impl Pool {
         kinds::watch_resources(&self.dialer, target, uris).await
     }
 
+    /// Forgets tokens of servers that have ended.
+    pub fn sweep_logins(&self) {
+        self.dialer.sweep_logins();
+    }
+
     /// Drops all connections of a tenant, with its breakers; calls in flight still end.
     pub fn forget_tenant(&self, tenant: Uuid) {
         self.dialer.forget_logins(tenant);

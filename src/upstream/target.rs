@@ -19,6 +19,7 @@ pub use self::pages::PageServer;
 pub use self::program::Program;
 use super::admission::breaker::BreakerRules;
 use super::protocol::events::{CallerMark, Hears, PageCall};
+use super::protocol::exchange::ExchangeFor;
 use super::protocol::jsonrpc::Round;
 use super::protocol::sent::Sent;
 use crate::domain::era::Era;
@@ -172,6 +173,15 @@ impl Upstream {
         }
     }
 
+    /// Returns a copy without the token of a caller.
+    pub(super) fn without_token(&self) -> Upstream {
+        let mut own = self.clone();
+        if let Self::Http(server) = &mut own {
+            server.caller_token = None;
+        }
+        own
+    }
+
     /// Returns the secrets that the server is called or started with, and may repeat.
     pub fn secrets(&self) -> Vec<&str> {
         self.described().secrets()
@@ -322,8 +332,8 @@ pub struct Request {
     pub round: Round,
     /// Caller of the request, whose share of memory the answer takes.
     pub caller: CallerMark,
-    /// Mark of the token that the caller came with; `None` without one.
-    pub caller_token: Option<Uuid>,
+    /// Token of the caller that is exchanged for one at the server.
+    pub exchange_for: ExchangeFor,
     /// Longest time for this request; the upstream's own limit holds too.
     pub timeout: Duration,
     /// Progress of the request, filled in on the way.

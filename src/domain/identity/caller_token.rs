@@ -1,10 +1,13 @@
-//! Access tokens of callers as they were sent. They are kept, in memory alone, for servers whose tokens are given in exchange for them.
+//! Access tokens of callers as they were sent, for servers whose tokens are given in exchange for them.
 
 use std::fmt;
+use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use uuid::Uuid;
 use zeroize::Zeroizing;
+
+use super::audience::Audiences;
+use super::token::SplitToken;
 
 /// Access token of a caller, which was verified. `Debug` shows no token.
 #[derive(Clone, PartialEq)]
@@ -14,20 +17,41 @@ pub struct CallerToken {
     pub issuer: Box<str>,
     /// End of the token, in seconds since 1970.
     pub expires_s: i64,
+    audiences: Arc<Audiences>,
     /// Mark of the token, by which it is told from the other tokens of its caller: the first half of its SHA-256.
     pub mark: Uuid,
 }
 
 impl CallerToken {
-    pub(super) fn new(text: String, issuer: &str, expires_s: i64) -> CallerToken {
-        let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+    /// Creates a token from its text, whose SHA-256 is known. Its issuer's tokens open the gateway for `audiences`.
+    pub fn new(
+        (text, hash): (&str, &[u8; 32]),
+        (issuer, audiences): (&str, &Arc<Audiences>),
+        expires_s: i64,
+    ) -> CallerToken {
+        let audiences = Arc::clone(audiences);
         let mark = hash.first_chunk().map_or_else(Uuid::nil, |half| Uuid::from_bytes(*half));
-        CallerToken { text: Zeroizing::new(text), issuer: issuer.into(), expires_s, mark }
+        CallerToken {
+            text: Zeroizing::new(text.to_owned()),
+            issuer: issuer.into(),
+            expires_s,
+            audiences,
+            mark,
+        }
     }
 
     /// Returns the token as it was sent.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Returns whether another token of the issuer would open the gateway like this one: whoever gets it could come with it as the
+    /// same person. Nothing else is verified.
+    pub fn opens_with(&self, other: &str) -> bool {
+        let is_open = |split: SplitToken<'_>| {
+            split.unverified_issuer() == Ok(&*self.issuer) && split.is_for(&self.audiences)
+        };
+        other == self.text() || SplitToken::read(other).is_ok_and(is_open)
     }
 }
 
@@ -43,9 +67,10 @@ mod tests {
 
     #[test]
     fn tokens_have_marks_and_are_not_shown() {
-        let token = |text: &str| CallerToken::new(text.to_owned(), "https://idp", 1);
-        assert_eq!(token("a.s3cret.c").mark, token("a.s3cret.c").mark);
-        assert_ne!(token("a.s3cret.c").mark, token("a.s3cret.d").mark);
-        assert!(!format!("{:?}", token("a.s3cret.c")).contains("s3cret"));
+        let audiences = Arc::default();
+        let token = |hash: u8| CallerToken::new(("a.s3cret.c", &[hash; 32]), ("https://idp", &audiences), 1);
+        assert_eq!(token(1).mark, token(1).mark);
+        assert_ne!(token(1).mark, token(2).mark);
+        assert!(!format!("{:?}", token(1)).contains("s3cret"));
     }
 }

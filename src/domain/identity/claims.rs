@@ -1,12 +1,9 @@
 //! Claims of a token whose signature is good.
 
-use std::sync::Arc;
-
 use serde_json::{Map, Value};
 
 use super::algorithm::{TokenAlgorithm, TokenFault, TokenType};
 use super::audience::{Audiences, TokenReach};
-use super::caller_token::CallerToken;
 use super::jwks::{KeyDigest, KeySet};
 use super::token::SplitToken;
 
@@ -61,8 +58,6 @@ pub struct VerifiedToken {
     pub(super) is_login: bool,
     /// Digest of the key that signed the token.
     pub(super) key: KeyDigest,
-    /// The token as it was sent; `None` for an ID token, which stands for nobody elsewhere.
-    pub(super) sent: Option<Arc<CallerToken>>,
 }
 
 impl VerifiedToken {
@@ -70,11 +65,6 @@ impl VerifiedToken {
     pub fn claims(&self) -> Map<String, Value> {
         // read once before, when it was verified
         serde_json::from_str(&self.payload).unwrap_or_default()
-    }
-
-    /// Returns the token as it was sent; `None` for an ID token.
-    pub fn sent(&self) -> Option<&Arc<CallerToken>> {
-        self.sent.as_ref()
     }
 
     /// Returns whether the token would be verified by these keys, algorithms and rules as well, with the same subject and reach. The
@@ -119,7 +109,6 @@ impl SplitToken<'_> {
         let email = shown_email(&self.claims);
         let (algorithm, token_type) = (self.algorithm, self.token_type);
         let payload = self.payload.into();
-        let sent = CallerToken::new(format!("{}.{}", self.signed, self.signature), rules.issuer, expires_s);
         let token = VerifiedToken {
             subject,
             owner,
@@ -132,7 +121,6 @@ impl SplitToken<'_> {
             token_type,
             is_login: false,
             key,
-            sent: Some(Arc::new(sent)),
         };
         Ok((token, self.claims))
     }
@@ -191,8 +179,17 @@ impl SplitToken<'_> {
 
     /// Returns the reach of the token, by its audience.
     pub(super) fn reach(&self, rules: &ClaimRules<'_>) -> Result<TokenReach, TokenFault> {
+        self.reach_by(rules.audiences).ok_or(TokenFault::Audience)
+    }
+
+    /// Returns whether the token is for one of these audiences.
+    pub(super) fn is_for(&self, audiences: &Audiences) -> bool {
+        self.reach_by(audiences).is_some()
+    }
+
+    fn reach_by(&self, audiences: &Audiences) -> Option<TokenReach> {
         let client = text(&self.claims, "azp").or_else(|| text(&self.claims, "client_id"));
-        rules.audiences.reach(self.claims.get("aud"), client).ok_or(TokenFault::Audience)
+        audiences.reach(self.claims.get("aud"), client)
     }
 
     /// Returns the subject.

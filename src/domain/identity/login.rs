@@ -133,7 +133,6 @@ impl VerifiedToken {
             token_type: split.token_type,
             is_login: true,
             key,
-            sent: None,
             subject,
         })
     }

@@ -27,9 +27,9 @@ const LOGOUT_TYPES: [&str; 2] = ["logout+jwt", "application/logout+jwt"];
 #[derive(Clone, Debug)]
 pub struct SplitToken<'a> {
     /// Header and payload as they were signed.
-    pub(super) signed: &'a str,
+    signed: &'a str,
     /// Signature, in base64url.
-    pub(super) signature: &'a str,
+    signature: &'a str,
     pub(super) algorithm: TokenAlgorithm,
     kid: Option<String>,
     /// Kind by the header; `None` if it does not say.

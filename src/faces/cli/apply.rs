@@ -116,6 +116,7 @@ impl Apply {
             }
             secrets.close();
             apply_logins(&platform, &plans, &issuers, &mut outcome).await?;
+            suspend(&platform, &plans, &mut outcome).await?;
         }
         outcome.end(wanted.tenants.len() + wanted.issuers.iter().flatten().count())
     }
@@ -239,6 +240,18 @@ async fn apply_logins(
     Ok(())
 }
 
+/// Suspends the tenants that should be, even if a step before failed.
+async fn suspend(platform: &ApiClient, plans: &[ApplyPlan], outcome: &mut Outcome) -> Result<(), Failure> {
+    for plan in plans {
+        let Some(step) = &plan.suspend else { continue };
+        let client = platform.in_tenant(Some(&plan.tenant))?;
+        if let Err(failure) = step.run(platform, &client).await {
+            outcome.fail(&plan.tenant, Some(&step.place), failure);
+        }
+    }
+    Ok(())
+}
+
 /// Applies the plan of one tenant.
 async fn apply(
     platform: &ApiClient,
@@ -256,12 +269,6 @@ async fn apply(
         if step.path.last().is_some_and(|last| last == "resume") {
             resumed = Some(Instant::now());
         }
-    }
-    // a tenant that should be suspended is suspended even if a step before failed
-    if let Some(step) = &plan.suspend
-        && let Err(failure) = step.run(platform, &client).await
-    {
-        outcome.fail(&plan.tenant, Some(&step.place), failure);
     }
     Ok(())
 }

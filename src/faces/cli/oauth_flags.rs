@@ -13,7 +13,7 @@ use crate::domain::server_login::{ClientAuthWay, ExchangeGrant, LoginKind};
 #[derive(Args)]
 pub(super) struct OauthFlags {
     /// Kind of the login: client_credentials is the gateway's own; with authorization_code each person logs in
-    /// (mcpproxy upstream connect); with token_exchange people's own tokens are exchanged [default with --oauth-client-id: client_credentials]
+    /// (mcpproxy upstream connect); with token_exchange people's own tokens are exchanged [default with --oauth-client-id: that of before, or client_credentials]
     #[arg(long = "oauth", value_name = "KIND", value_parser = LoginKind::WORDS)]
     oauth_kind: Option<String>,
     /// Client id of the gateway. People's logins do without where the login service knows the gateway or registers it
@@ -54,9 +54,23 @@ impl OauthFlags {
         self.oauth_kind.is_some() || self.oauth_client_id.is_some()
     }
 
-    /// Returns the body of the request that configures the login; `None` if none is given.
-    pub(super) fn body(&self) -> Result<Option<Map<String, Value>>, Failure> {
-        let texts = [
+    /// Returns whether a login is given.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for flags that belong to one, without it.
+    pub(super) fn is_wanted(&self) -> Result<bool, Failure> {
+        let is_alone = self.texts().iter().any(|(_, text)| text.is_some()) || !self.oauth_scopes.is_empty();
+        match self.is_given() {
+            false if is_alone => Err(Failure::Usage(
+                "a login needs --oauth-client-id and --oauth-client-secret, or --oauth authorization_code or token_exchange".to_owned(),
+            )),
+            is_given => Ok(is_given),
+        }
+    }
+
+    /// Returns the members of the request that are texts.
+    fn texts(&self) -> [(&'static str, &Option<String>); 8] {
+        [
             ("client_id", &self.oauth_client_id),
             ("issuer", &self.oauth_issuer),
             ("token_endpoint", &self.oauth_token_endpoint),
@@ -65,17 +79,15 @@ impl OauthFlags {
             ("audience", &self.oauth_audience),
             ("exchange_grant", &self.oauth_exchange_grant),
             ("client_auth", &self.oauth_client_auth),
-        ];
-        if !self.is_given() {
-            let is_alone = texts.iter().any(|(_, text)| text.is_some()) || !self.oauth_scopes.is_empty();
-            return match is_alone {
-                true => Err(Failure::Usage(
-                    "a login needs --oauth-client-id and --oauth-client-secret, or --oauth authorization_code".to_owned(),
-                )),
-                false => Ok(None),
-            };
+        ]
+    }
+
+    /// Returns the body of the request that configures the login; `None` if none is given. Without a kind, that of `before` stays.
+    pub(super) fn body(&self, before: Option<&str>) -> Result<Option<Map<String, Value>>, Failure> {
+        if !self.is_wanted()? {
+            return Ok(None);
         }
-        let kind = self.oauth_kind.as_deref().unwrap_or(LoginKind::ClientCredentials.as_str());
+        let kind = self.oauth_kind.as_deref().or(before).unwrap_or(LoginKind::ClientCredentials.as_str());
         let is_own = kind != LoginKind::AuthorizationCode.as_str();
         if is_own && (self.oauth_client_id.is_none() || self.oauth_client_secret.is_none()) {
             let text = format!("a login of kind {kind} needs --oauth-client-id and --oauth-client-secret");
@@ -86,7 +98,7 @@ impl OauthFlags {
             None => Map::new(),
         };
         body.insert("kind".to_owned(), kind.into());
-        for (name, text) in texts {
+        for (name, text) in self.texts() {
             if let Some(text) = text {
                 body.insert(name.to_owned(), text.clone().into());
             }

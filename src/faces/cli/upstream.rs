@@ -281,7 +281,7 @@ impl Add {
         if self.oauth.is_given() && kind != "http" {
             return Err(Failure::Usage("a login is for a server at an address".to_owned()));
         }
-        let login = self.oauth.body()?;
+        let login = self.oauth.body(None)?;
         let sent = client.send(Method::POST, &["servers"], Value::Object(body).to_string()).await;
         let mut answer = sent.map_err(|failure| advised(failure, &self.name))?;
         if let Some(login) = login {
@@ -401,8 +401,7 @@ impl Update {
         if !self.relay.is_empty() {
             body.insert("relay".to_owned(), Value::Object(input::settings(&self.relay)?));
         }
-        let login = self.oauth.body()?;
-        if body.is_empty() && login.is_none() && !self.no_oauth {
+        if body.is_empty() && !self.oauth.is_wanted()? && !self.no_oauth {
             return Err(Failure::Usage(
                 "nothing to change: give --address (--url is where the gateway is), --header, --oauth-client-id, --no-oauth, \
                  --page, --limit, --relay or --auto-approve"
@@ -420,7 +419,8 @@ impl Update {
             let body = Value::Object(body).to_string();
             answer = Some(client.send(Method::PATCH, &["servers", &self.name], body).await?);
         }
-        if let Some(login) = login {
+        let kind = current.get("oauth").map(|oauth| text(oauth, "kind")).filter(|kind| !kind.is_empty());
+        if let Some(login) = self.oauth.body(kind.as_deref())? {
             answer = Some(oauth_flags::put(client, &self.name, login).await?);
         }
         let answer = match answer {

@@ -1,5 +1,6 @@
 //! State of servers, as REST and the console show it.
 
+use crate::domain::server::ConnectionState;
 use crate::domain::server_login::LoginState;
 use crate::gateway::ServerView;
 
@@ -7,7 +8,8 @@ use crate::gateway::ServerView;
 pub(in crate::faces) fn wants_login(server: &ServerView) -> bool {
     match &server.oauth {
         Some(oauth) => oauth.state == LoginState::LoginRequired.as_str(),
-        None => server.wants_login,
+        // of the last listing, unless the server was switched or moved since
+        None => server.wants_login && server.connection == ConnectionState::Disconnected,
     }
 }
 

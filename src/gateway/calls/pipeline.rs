@@ -393,17 +393,23 @@ impl Calls {
         request: Request,
     ) -> Result<Answer, Refusal> {
         let connection = self.upstreams.connection(&server.target_of(attempt.caller.to_servers()));
-        let failed = |error: UpstreamError| from_upstream(&error, &server.name);
-        if request.subject == Subject::Completion && !connection.offers().await.map_err(failed)?.completions {
-            return Ok(Answer::Result(Bytes::from_static(NO_COMPLETION)));
-        }
-        match connection.ask(request).await {
+        let answered = match request.subject == Subject::Completion {
+            true => match connection.offers().await {
+                Ok(offers) if !offers.completions => {
+                    return Ok(Answer::Result(Bytes::from_static(NO_COMPLETION)));
+                }
+                Ok(_) => connection.ask(request).await,
+                Err(error) => Err(error),
+            },
+            false => connection.ask(request).await,
+        };
+        match answered {
             Ok(answer) => Ok(answer),
             Err(UpstreamError { kind: FailureKind::LoginNeeded(need), detail, .. }) => {
                 // boxed: rare, it must not be part of every call's future
                 Err(Box::pin(self.login_needed(&attempt.caller, server, (need, &detail))).await)
             }
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(from_upstream(&error, &server.name)),
         }
     }
 

@@ -37,6 +37,8 @@ pub struct Catalog {
     offers: Offers,
     /// True if a server may send clients log messages.
     pub(in crate::gateway) relays_logs: bool,
+    /// True if a server takes tokens that are given in exchange for those of people.
+    pub(in crate::gateway) exchanges: bool,
     /// Servers of the previous snapshot whose connections must be dropped: removed, with another credential, or a program
     /// that was switched off.
     pub(in crate::gateway) gone: Vec<ServerId>,
@@ -57,6 +59,7 @@ impl Catalog {
             index: OnceCell::new(),
             offers: Offers::default(),
             relays_logs: false,
+            exchanges: false,
             gone: Vec::new(),
             views: Views::default(),
             states: OnceLock::new(),
@@ -112,6 +115,9 @@ impl Catalog {
             gone,
             index: OnceCell::new(),
             offers: Offers::build(&rows.offers, &by_id, &old.offers),
+            exchanges: servers
+                .iter()
+                .any(|server| server.target.upstream.login().is_some_and(|login| login.exchanges)),
             relays_logs: servers.iter().any(|server| server.enabled && server.target.relay.logging),
             servers,
             by_safe_name: by_safe_name(&tools),

@@ -7,10 +7,10 @@ use crate::upstream::{TokenAnswer, TokenError};
 
 /// Time before its end at which a token is renewed, in seconds; half of its life for short ones.
 const RENEW_BEFORE_S: f64 = 60.0;
-/// Error codes of a token endpoint that are not about the grant (RFC 6749, section 5.2). Some name a dead grant otherwise than the
+/// Error codes of a token endpoint that are not about the grant (RFC 6749, section 5.2, and RFC 8707). Some name a dead grant otherwise than the
 /// specification does.
-const OTHER_REFUSALS: [&str; 4] =
-    ["invalid_client", "unauthorized_client", "invalid_scope", "unsupported_grant_type"];
+const OTHER_REFUSALS: [&str; 5] =
+    ["invalid_client", "unauthorized_client", "invalid_scope", "invalid_target", "unsupported_grant_type"];
 /// Longest life of a token that is believed, in seconds.
 const LIFE_MAX_S: f64 = 366.0 * 86_400.0;
 

@@ -1,27 +1,35 @@
 //! Requests for tokens in exchange for those that people came with (RFC 8693). A token goes to the token endpoint of its own issuer and
 //! nowhere else: the endpoint is that of the issuer's metadata.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
 use super::answer::{GoodAnswer, TokenRefusal};
 use super::person_token::PersonToken;
-use super::renewal::{REFUSED_PAUSES, UNAVAILABLE_PAUSES};
+use super::renewal::REFUSED_PAUSES;
 use super::slot::Held;
 use super::{ServerLogins, after, login_of, needed, unavailable};
 use crate::domain::backoff::{chance, doubled, jittered};
 use crate::domain::server_login::{ExchangeGrant, LoginNeed};
-use crate::upstream::{AccessToken, LoginFailure, ServerLogin};
+use crate::store::LoginConfig;
+use crate::upstream::{AccessToken, ExchangeFor, LoginFailure, ServerLogin, TokenAnswer};
 
 /// Time before its end at which a token is not sent any more, in seconds; a tenth of its life for short ones.
 const UNUSED_LAST_S: f64 = 30.0;
+/// First and longest pause after a token endpoint gave no token to anybody.
+const UNAVAILABLE_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Grant of RFC 8693.
 const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 /// Grant of RFC 7523.
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// Type of the tokens that are exchanged and wanted.
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
+
+/// Failure of an exchange, and the time for which it is remembered.
+type Failed = (LoginFailure, Duration);
 
 impl ServerLogins {
     /// Returns a token that was given in exchange for that of the caller, newer than `refused`, and asks for one if need be.
@@ -30,111 +38,138 @@ impl ServerLogins {
         login: ServerLogin,
         refused: Option<i64>,
     ) -> Result<AccessToken, LoginFailure> {
-        let presented = self.0.exchanges.presented(login).ok_or_else(|| needed(LoginNeed::First))?;
-        let slot = &presented.slot;
-        let _turn = slot.turn.lock().await;
+        let Some(person) = self.0.exchanges.find(login) else {
+            // whoever came with a token came with one that has ended since
+            let is_ended = matches!(login.exchange_for, ExchangeFor::Token(_));
+            return Err(needed(if is_ended { LoginNeed::Ended } else { LoginNeed::First }));
+        };
+        let turn = Arc::clone(&person.slot.turn).lock_owned().await;
         // another call may have been faster
-        if let Some(held) = slot.usable(refused) {
+        if let Some(held) = person.slot.usable(refused) {
             return Ok(held.token);
         }
-        if let Some(failure) = slot.recent_failure() {
+        let failure = person.slot.recent_failure().or_else(|| self.0.exchanges.endpoint_failure(login));
+        if let Some(failure) = failure {
             return Err(failure);
         }
         if let Some(generation) = refused {
-            if !presented.may_exchange_again() {
+            if !person.may_exchange_again() {
                 return Err(needed(LoginNeed::Ended));
             }
-            slot.drop_token(generation);
+            person.slot.drop_token(generation);
         }
-        let exchanged = self.exchange_and_keep(login, &presented).await;
-        exchanged.map_err(|(failure, pause)| {
-            *slot.failed.lock() = Some((Instant::now() + pause, failure.clone()));
-            failure
-        })
+        let this = self.clone();
+        // the request ends, and its token is kept, whoever still waits for it
+        let asked = self.0.life.tasks.spawn(async move { this.exchange_in_turn(login, person, turn).await });
+        let asked =
+            asked.await.unwrap_or_else(|_| Err((unavailable(1.0, "the request was lost"), Duration::ZERO)));
+        asked.map_err(|(failure, _)| failure)
     }
 
-    /// Asks for the next token beside the calls that use the one at hand.
-    pub(super) async fn exchanged_anew(&self, login: ServerLogin) -> Result<AccessToken, LoginFailure> {
-        let presented = self.0.exchanges.presented(login).ok_or_else(|| needed(LoginNeed::First))?;
-        self.exchange_and_keep(login, &presented).await.map_err(|(failure, _)| failure)
-    }
-
-    async fn exchange_and_keep(
+    /// Asks for a token in the turn of a person's token, and keeps it. Returns for how long a failure is remembered.
+    pub(super) async fn exchange_in_turn(
         &self,
         login: ServerLogin,
-        presented: &PersonToken,
-    ) -> Result<AccessToken, (LoginFailure, Duration)> {
-        let held = self.exchange(login, presented).await?;
-        presented.succeeded();
-        presented.slot.keep(held.clone(), presented.slot.epoch());
-        Ok(held.token)
+        person: Arc<PersonToken>,
+        _turn: OwnedMutexGuard<()>,
+    ) -> Result<AccessToken, Failed> {
+        match self.exchange(login, &person).await {
+            Ok(held) => {
+                person.forgive();
+                self.0.exchanges.endpoint_works(login);
+                person.slot.keep(held.clone(), person.slot.epoch());
+                Ok(held.token)
+            }
+            Err((failure, pause)) => {
+                *person.slot.failed.lock() = Some((Instant::now() + pause, failure.clone()));
+                Err((failure, pause))
+            }
+        }
     }
 
-    /// Asks the token endpoint. The error says for how long it holds.
-    async fn exchange(
-        &self,
-        login: ServerLogin,
-        presented: &PersonToken,
-    ) -> Result<Held, (LoginFailure, Duration)> {
+    /// Asks the token endpoint.
+    async fn exchange(&self, login: ServerLogin, person: &PersonToken) -> Result<Held, Failed> {
         let of = login_of(login);
-        let later = |why: &str| {
-            let pause =
-                jittered(doubled(UNAVAILABLE_PAUSES.0, UNAVAILABLE_PAUSES.1, presented.failed()), chance());
-            (unavailable(pause.as_secs_f64(), why), pause)
-        };
+        let a_moment = |why: &str| (unavailable(1.0, why), super::FAILED_FOR);
         let config = self.0.store.login_config(of).await.map_err(|error| {
             tracing::warn!(tenant = %of.tenant, server = %of.server, %error, "no login could be read");
-            later("the gateway's database does not answer")
+            a_moment("the gateway's database does not answer")
         })?;
-        let config = config.ok_or_else(|| later("the login was changed"))?;
-        let token = &presented.token;
-        if config.issuer.as_deref() != Some(&*token.issuer) {
+        let config = config.ok_or_else(|| a_moment("the login was changed"))?;
+        if config.issuer.as_deref() != Some(&*person.token.issuer) {
             // of another provider: it never gets there
             return Err((needed(LoginNeed::First), super::FAILED_FOR));
         }
-        let grant = config.exchange_grant.as_deref().and_then(ExchangeGrant::parse);
-        let grant = grant.ok_or_else(|| later("this release does not know its exchange_grant"))?;
-        let scope = config.scopes.join(" ");
-        let mut fields = match grant {
-            ExchangeGrant::TokenExchange => vec![
-                ("grant_type", EXCHANGE),
-                ("subject_token", token.text()),
-                ("subject_token_type", ACCESS_TOKEN),
-                ("requested_token_type", ACCESS_TOKEN),
-            ],
-            ExchangeGrant::OnBehalfOf => vec![
-                ("grant_type", JWT_BEARER),
-                ("assertion", token.text()),
-                ("requested_token_use", "on_behalf_of"),
-            ],
-        };
-        fields.extend((!scope.is_empty()).then_some(("scope", scope.as_str())));
-        let answer = self.request_as_client(of, &config, fields).await;
-        let read = match &answer {
-            Ok(answer) => GoodAnswer::read(answer).map_err(|why| TokenRefusal::Unavailable(why.to_owned())),
-            Err(refusal) => Err(refusal.clone()),
-        };
-        let good = read.map_err(|refusal| {
-            tracing::warn!(tenant = %of.tenant, server = %of.server, why = refusal.why(), "no token came in exchange for a person's");
-            match refusal {
-                TokenRefusal::Unavailable(why) => later(&why),
-                TokenRefusal::Refused(why, is_account) => {
-                    let failure = match is_account {
-                        true => LoginFailure::ExchangeRefused { why },
-                        false => LoginFailure::Refused { why, generation: None },
-                    };
-                    (failure, doubled(REFUSED_PAUSES.0, REFUSED_PAUSES.1, presented.failed()))
-                }
-            }
+        let answer = self.ask_for_exchange(login, &config, person).await;
+        let good = answer.and_then(|answer| {
+            GoodAnswer::read(&answer).map_err(|why| TokenRefusal::Unavailable(why.to_owned()))
+        });
+        let good = good.map_err(|refusal| {
+            let why = refusal.why();
+            tracing::warn!(tenant = %of.tenant, server = %of.server, why, "no token came in exchange for a person's");
+            self.failed(login, person, refusal)
         })?;
+        // whoever has such a token could come with it to the gateway, as that person
+        if person.token.opens_with(&good.token) {
+            let why = "its token endpoint gives a token that opens this gateway itself; give --oauth-audience or --oauth-resource of the \
+                       server";
+            tracing::warn!(tenant = %of.tenant, server = %of.server, why, "a token was not sent to a server");
+            return Err(self.failed(login, person, TokenRefusal::Refused(why.to_owned(), false)));
+        }
         let token = AccessToken::new(&good.token, self.0.exchanges.number());
-        let token =
-            token.ok_or_else(|| later("its token endpoint gives a token that cannot be sent in a header"))?;
-        let left_s = presented.ends.saturating_duration_since(Instant::now()).as_secs_f64();
+        let token = token.ok_or_else(|| a_moment("its token endpoint gives a token that cannot be sent"))?;
+        let left_s = person.ends.saturating_duration_since(Instant::now()).as_secs_f64();
         let life_s = good.life_s.map_or(left_s, |life_s| life_s.min(left_s));
         let ends = after(Some(life_s - UNUSED_LAST_S.min(life_s / 10.0)));
         // beyond the person's own token, nothing renews it
         let renew = good.renew_s().filter(|_| good.life_s.is_some_and(|life_s| life_s < left_s));
         Ok(Held { token, ends, renew: after(renew) })
+    }
+
+    async fn ask_for_exchange(
+        &self,
+        login: ServerLogin,
+        config: &LoginConfig,
+        person: &PersonToken,
+    ) -> Result<TokenAnswer, TokenRefusal> {
+        let grant = config.exchange_grant.as_deref().and_then(ExchangeGrant::parse);
+        let grant = grant.ok_or_else(|| {
+            TokenRefusal::Refused("this release does not know its exchange_grant".to_owned(), false)
+        })?;
+        let scope = config.scopes.join(" ");
+        let mut fields = match grant {
+            ExchangeGrant::TokenExchange => vec![
+                ("grant_type", EXCHANGE),
+                ("subject_token", person.token.text()),
+                ("subject_token_type", ACCESS_TOKEN),
+                ("requested_token_type", ACCESS_TOKEN),
+            ],
+            ExchangeGrant::OnBehalfOf => vec![
+                ("grant_type", JWT_BEARER),
+                ("assertion", person.token.text()),
+                ("requested_token_use", "on_behalf_of"),
+            ],
+        };
+        fields.extend((!scope.is_empty()).then_some(("scope", scope.as_str())));
+        self.request_as_client(login_of(login), config, fields).await
+    }
+
+    /// Notes why no token came: of the person, or of the endpoint for all.
+    fn failed(&self, login: ServerLogin, person: &PersonToken, refusal: TokenRefusal) -> Failed {
+        match refusal {
+            TokenRefusal::Refused(why, true) => {
+                let pause = doubled(REFUSED_PAUSES.0, REFUSED_PAUSES.1, person.count_refusal());
+                (LoginFailure::ExchangeRefused { why }, pause)
+            }
+            TokenRefusal::Refused(why, false) => self.0.exchanges.endpoint_failed(login, |before| {
+                let pause = doubled(REFUSED_PAUSES.0, REFUSED_PAUSES.1, before);
+                (LoginFailure::Refused { why, generation: None }, pause)
+            }),
+            TokenRefusal::Unavailable(why) => self.0.exchanges.endpoint_failed(login, |before| {
+                let pause = doubled(UNAVAILABLE_PAUSES.0, UNAVAILABLE_PAUSES.1, before);
+                let pause = jittered(pause, chance());
+                (unavailable(pause.as_secs_f64(), &why), pause)
+            }),
+        }
     }
 }

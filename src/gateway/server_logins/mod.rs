@@ -25,7 +25,7 @@ use parking_lot::RwLock;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use self::person_token::Exchanges;
+use self::person_token::{Exchanges, PersonToken};
 use self::slot::{Held, LoginSlot};
 use super::Lifecycle;
 use super::options::Options;
@@ -43,6 +43,8 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Time for which a failure is remembered without another look at the database.
 const FAILED_FOR: Duration = Duration::from_secs(1);
+/// Time after which the failures of a token endpoint before do not count.
+const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
 
 /// Tenant, server and principal of a login; nil for the tenant's.
 type Key = (Uuid, Uuid, Uuid);
@@ -68,12 +70,17 @@ impl fmt::Debug for ServerLogins {
 
 impl TokenSource for ServerLogins {
     fn held(&self, login: ServerLogin) -> Option<AccessToken> {
-        let slot = match login.exchanges {
-            true => Arc::clone(&self.0.exchanges.presented(login)?.slot),
-            false => self.slot(login),
-        };
+        if login.exchanges {
+            let person = self.0.exchanges.find(login)?;
+            let held = person.slot.usable(None)?;
+            if held.is_due() {
+                self.exchange_aside(login, person);
+            }
+            return Some(held.token);
+        }
+        let slot = self.slot(login);
         let held = slot.usable(None)?;
-        if held.renew.is_some_and(|renew| renew <= Instant::now()) {
+        if held.is_due() {
             self.renew_aside(login, &slot);
         }
         Some(held.token)
@@ -136,6 +143,10 @@ impl TokenSource for ServerLogins {
     fn forget(&self, tenant: Uuid) {
         self.0.slots.write().retain(|key, _| key.0 != tenant);
         self.0.exchanges.forget(tenant);
+    }
+
+    fn sweep(&self) {
+        self.0.exchanges.sweep();
     }
 
     fn as_of(&self, login: ServerLogin, epoch: i64) {
@@ -204,15 +215,25 @@ impl ServerLogins {
         let (this, slot) = (self.clone(), Arc::clone(slot));
         self.0.life.tasks.spawn(async move {
             let _turn = turn;
-            let obtained = match login.exchanges {
-                true => this.exchanged_anew(login).await,
-                false => this.obtain(login, &slot, None).await,
-            };
+            let obtained = this.obtain(login, &slot, None).await;
             if let Err(failure) = obtained {
                 tracing::debug!(server = %login.server, ?failure, "a token was not renewed yet");
             }
             // no next try within a moment, whatever came of this one
             slot.renew_later(Instant::now() + FAILED_FOR);
+        });
+    }
+
+    /// Exchanges a person's token once more, beside the calls that use what was given for it.
+    fn exchange_aside(&self, login: ServerLogin, person: Arc<PersonToken>) {
+        let Ok(turn) = Arc::clone(&person.slot.turn).try_lock_owned() else { return };
+        let this = self.clone();
+        self.0.life.tasks.spawn(async move {
+            let slot = Arc::clone(&person.slot);
+            if let Err((failure, pause)) = this.exchange_in_turn(login, person, turn).await {
+                tracing::debug!(server = %login.server, ?failure, "a token was not renewed yet");
+                slot.renew_later(Instant::now() + pause.max(FAILED_FOR));
+            }
         });
     }
 

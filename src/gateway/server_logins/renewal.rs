@@ -13,8 +13,7 @@ use crate::store::{LoginClaim, LoginConfig, LoginOf, NewTokens};
 use crate::upstream::{AccessToken, LoginFailure, TokenAnswer, TokenRequest};
 
 /// First and longest pause after a token endpoint gave no token.
-pub(super) const UNAVAILABLE_PAUSES: (Duration, Duration) =
-    (Duration::from_secs(1), Duration::from_secs(300));
+const UNAVAILABLE_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 /// First and longest pause after the gateway's credentials were refused.
 pub(super) const REFUSED_PAUSES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(300));
 /// Interval between tries to store an answer: with rotated tokens, it is the only copy.

@@ -26,6 +26,13 @@ pub(super) struct Held {
     pub(super) renew: Option<Instant>,
 }
 
+impl Held {
+    /// Returns whether the next token is to be asked for.
+    pub(super) fn is_due(&self) -> bool {
+        self.renew.is_some_and(|renew| renew <= Instant::now())
+    }
+}
+
 /// Login at one server, as this replica knows it.
 pub(super) struct LoginSlot {
     /// Generation of the configuration.

@@ -22,6 +22,7 @@ use crate::store::{
 };
 use crate::upstream::{
     Connection, Doubt, Entry, Era, FailureKind as UpstreamKind, ListKind, Listing, Target, UpstreamError,
+    WANTS_CREDENTIALS,
 };
 
 /// Longest text about a failed listing that is kept, in bytes.
@@ -240,8 +241,8 @@ impl Servers {
     /// Returns what to do about a server that has just refused a listing for want of a login; `None` if that is not the reason.
     async fn wanted_login(&self, tenant: TenantId, server: &Server, error: &UpstreamError) -> Option<String> {
         let url = server.url.as_deref().filter(|_| server.kind == ServerKind::Http)?;
-        let has_header = server.header_names.iter().any(|name| name.eq_ignore_ascii_case("authorization"));
-        if error.kind != UpstreamKind::Invalid || server.oauth.is_some() || has_header {
+        let is_refused = error.kind == UpstreamKind::Invalid && error.detail.starts_with(WANTS_CREDENTIALS);
+        if !is_refused || server.oauth.is_some() || !server.header_names.is_empty() {
             return None;
         }
         let issuer = discover::wanted_issuer(&self.upstreams, tenant, url).await?;

@@ -90,11 +90,8 @@ impl Servers {
                            (headers without it).";
             return Err(GatewayError::Conflict(message.to_owned()));
         }
-        if let Some(issuer) = request.issuer.as_ref().filter(|_| kind == LoginKind::TokenExchange)
-            && !self.tenants.takes_people_of(tenant, issuer).await
-        {
-            let message = "nobody of this tenant logs in at this gateway with that issuer, byte by byte: its people's tokens are what is exchanged";
-            return Err(GatewayError::invalid("issuer", message));
+        if kind == LoginKind::TokenExchange {
+            self.check_exchange(tenant, &request).await?;
         }
         let before = server.oauth.as_ref().filter(|before| before.kind == kind.as_str());
         let found = self.found(tenant, (kind, &url), &request, before.map(|before| &before.0)).await?;
@@ -140,6 +137,25 @@ impl Servers {
         self.upstreams.reset_breaker(tenant.0, server.server_id);
         self.list_if_enabled(tenant, &updated).await;
         self.get_server(caller, name).await
+    }
+
+    /// Checks what a login by exchange names: an issuer whose people log in at the gateway, and nothing for which tokens open the gateway
+    /// itself.
+    async fn check_exchange(&self, tenant: TenantId, request: &OauthRequest) -> Result<(), GatewayError> {
+        let Some(issuer) = &request.issuer else { return Ok(()) };
+        let audiences = self.tenants.audiences_of(tenant, issuer).await.ok_or_else(|| {
+            let message = "nobody of this tenant logs in at this gateway with that issuer, byte by byte: its people's tokens are what is exchanged";
+            GatewayError::invalid("issuer", message)
+        })?;
+        for (field, name) in [("resource", &request.resource), ("audience", &request.audience)] {
+            if name.as_ref().is_some_and(|name| audiences.accepted().any(|own| own == name)) {
+                let message = format!(
+                    "{field} is one of this gateway's own: a server would get tokens that open the gateway"
+                );
+                return Err(GatewayError::invalid(field, message));
+            }
+        }
+        Ok(())
     }
 
     /// Removes the login at a server, with all of its tokens.

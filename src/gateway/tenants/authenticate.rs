@@ -305,6 +305,7 @@ impl Tenants {
             rates: Rates::default(),
             bucket: Arc::default(),
             login: None,
+            sent: None,
         }
     }
 }

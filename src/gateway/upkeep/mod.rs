@@ -161,6 +161,7 @@ impl Upkeep {
             report("heartbeat", beat.map(|live| upkeep.tenants.limits.share_among(live)));
         });
         self.every(SWEEP, |upkeep| async move { report("sweep", upkeep.sweep().await) });
+        self.every(SWEEP, |upkeep| async move { upkeep.upstreams.sweep_logins() });
         self.every(SWEEP, |upkeep| async move {
             report("permission requests", upkeep.consent.sweep(REPLICA_GONE_AFTER_S).await);
         });

@@ -15,7 +15,7 @@ use crate::upstream::admission::health::Probe;
 use crate::upstream::connection::Connection;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::login::login_is_slow;
-use crate::upstream::protocol::exchange::UpstreamExchange;
+use crate::upstream::protocol::exchange::{ExchangeFor, UpstreamExchange};
 use crate::upstream::protocol::sent::{ASKED_MAX, Sent};
 
 /// Shortest interval at which the deadline of a request is looked at while a person is asked.
@@ -29,16 +29,16 @@ impl Connection {
     pub(in crate::upstream) async fn within<T, F: Future<Output = Result<T, UpstreamError>>>(
         &self,
         limit: Duration,
-        sent: &Sent,
+        (sent, of): (&Sent, ExchangeFor),
         work: impl FnOnce() -> F,
     ) -> Result<T, UpstreamError> {
         let (link, began) = (self.link()?, Instant::now());
         let (entered, waits_for_login) = (AtomicBool::new(false), AtomicBool::new(false));
         let mut admitted = pin!(async {
             let _permit = self.admit(link).await?;
-            if let Some(login) = link.login().filter(|login| !login.is_open()) {
+            if let Some(login) = link.login().filter(|login| !login.is_open(of)) {
                 waits_for_login.store(true, Ordering::Relaxed);
-                login.opened().await?;
+                login.opened(of).await?;
             }
             entered.store(true, Ordering::Relaxed);
             work().await

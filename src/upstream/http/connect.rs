@@ -150,6 +150,13 @@ impl Dialer {
         }
     }
 
+    /// Forgets tokens that have ended.
+    pub(in crate::upstream) fn sweep_logins(&self) {
+        if let Some(source) = &self.tokens {
+            source.sweep();
+        }
+    }
+
     /// Forgets the logins of a tenant.
     pub(in crate::upstream) fn forget_logins(&self, tenant: Uuid) {
         if let Some(source) = &self.tokens {

@@ -19,7 +19,9 @@ use crate::upstream::http::refused::says;
 use crate::upstream::http::session::{UpstreamSession, UpstreamSessions};
 use crate::upstream::http::wires::{Timeouts, Wires};
 use crate::upstream::protocol::ask::Ask;
-use crate::upstream::protocol::exchange::{Exchanged, LoginGate, NoAnswer, UpstreamExchange, UpstreamWork};
+use crate::upstream::protocol::exchange::{
+    ExchangeFor, Exchanged, LoginGate, NoAnswer, UpstreamExchange, UpstreamWork,
+};
 use crate::upstream::protocol::hello::{HELLO_BYTES_MAX, modern_offers};
 use crate::upstream::protocol::jsonrpc::{self, Answer, Meta};
 use crate::upstream::protocol::offers::DeclaredOffers;
@@ -84,7 +86,7 @@ impl HttpLink {
     /// Returns what the upstream declares. Asks if the declaration is unknown or stale; without a usable answer, the
     /// last declaration holds.
     async fn declared(&self) -> Result<DeclaredOffers, UpstreamError> {
-        let session = self.sessions.get().await?;
+        let session = self.sessions.get(ExchangeFor::Newest).await?;
         if let Some(offers) = session.offers() {
             return Ok(offers);
         }
@@ -96,7 +98,7 @@ impl HttpLink {
     /// Returns what the upstream declares, as of `then` or later. Fails if the upstream does not say: an earlier
     /// declaration may be another server's.
     async fn declared_since(&self, then: Instant) -> Result<DeclaredOffers, UpstreamError> {
-        let session = self.sessions.get().await?;
+        let session = self.sessions.get(ExchangeFor::Newest).await?;
         if let Some(offers) = session.declared.since(then) {
             return Ok(offers);
         }
@@ -117,7 +119,7 @@ impl HttpLink {
         if is_alive {
             session.declared.held(asked);
         }
-        self.sessions.get().await?.declared.since(then).ok_or_else(silent)
+        self.sessions.get(ExchangeFor::Newest).await?.declared.since(then).ok_or_else(silent)
     }
 
     /// Asks the upstream for its declaration, whatever it declared before; `None` if it does not say.
@@ -136,12 +138,12 @@ impl HttpLink {
             return Ok(Some(offers));
         }
         // the answer may have revealed the handshake era, and the new session has a declaration then
-        let now = self.sessions.get().await?;
+        let now = self.sessions.get(ExchangeFor::Newest).await?;
         Ok(now.declared.last().filter(|_| !Arc::ptr_eq(&now, session)))
     }
 
     async fn send(&self, ask: &Ask<'_>, sent: &Sent) -> Result<(Arc<UpstreamSession>, Reply), UpstreamError> {
-        let session = self.sessions.get().await?;
+        let session = self.sessions.get(ask.exchange_for).await?;
         let id = self.sessions.id();
         let is_modern = session.era == Era::Modern;
         let progress_token = ask.progress_token(id);
@@ -166,7 +168,7 @@ impl HttpLink {
             reply_headers: (!is_modern).then_some(&session.headers),
             dispatched: &sent.dispatched,
         };
-        let http = self.http.of_caller(ask.caller_token);
+        let http = self.http.of(ask.exchange_for);
         let given_up = GivenUp { link: self, session: &session, id, sent, is_answered: false };
         let reply = given_up.unless_answered(http.post(post)).await?;
         Ok((session, reply))
@@ -224,7 +226,7 @@ impl UpstreamExchange for HttpLink {
     }
 
     fn found_era(&self) -> UpstreamWork<'_, Result<Era, UpstreamError>> {
-        Box::pin(async move { Ok(self.sessions.get().await?.era) })
+        Box::pin(async move { Ok(self.sessions.get(ExchangeFor::Newest).await?.era) })
     }
 
     fn last_offers(&self) -> Option<DeclaredOffers> {

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 use crate::domain::identity::CallerToken;
 use crate::domain::server_login::{LoginNeed, TokenChallenge, is_token};
 use crate::upstream::error::{FailureKind, UpstreamError};
-use crate::upstream::protocol::exchange::{LoginGate, UpstreamWork};
+use crate::upstream::protocol::exchange::{ExchangeFor, LoginGate, UpstreamWork};
 use crate::upstream::target::{LoginHolder, Target, TargetLogin};
 
 /// Text of a failure for administrators: the server refuses a new token.
@@ -38,8 +38,8 @@ pub struct ServerLogin {
     pub client: Uuid,
     /// True if its tokens are given in exchange for those that the principal came with.
     pub exchanges: bool,
-    /// Mark of the token to exchange; `None` for the newest of the principal, or where nothing is exchanged.
-    pub mark: Option<Uuid>,
+    /// Token of the principal that is exchanged.
+    pub exchange_for: ExchangeFor,
 }
 
 impl ServerLogin {
@@ -59,7 +59,14 @@ impl ServerLogin {
         let Target { tenant, server, .. } = *target;
         // the gateway lists the server as itself
         let exchanges = login.exchanges && principal.is_some();
-        Ok(ServerLogin { tenant, server, principal, client: login.client, exchanges, mark: None })
+        Ok(ServerLogin {
+            tenant,
+            server,
+            principal,
+            client: login.client,
+            exchanges,
+            exchange_for: ExchangeFor::Newest,
+        })
     }
 }
 
@@ -168,6 +175,9 @@ pub trait TokenSource: fmt::Debug + Send + Sync {
     /// Forgets a failure of a moment ago: somebody asked for a try.
     fn reset(&self, tenant: Uuid, server: Uuid);
 
+    /// Forgets what has ended.
+    fn sweep(&self);
+
     /// Forgets the logins of a tenant.
     fn forget(&self, tenant: Uuid);
 }
@@ -180,6 +190,11 @@ pub(in crate::upstream) struct BoundLogin {
 }
 
 impl BoundLogin {
+    /// Returns the login with the token that is exchanged for a request.
+    pub(in crate::upstream) fn of(&self, exchange_for: ExchangeFor) -> BoundLogin {
+        BoundLogin { login: ServerLogin { exchange_for, ..self.login }, source: Arc::clone(&self.source) }
+    }
+
     /// Returns a token to send.
     pub(in crate::upstream) async fn token(&self) -> Result<SentToken, UpstreamError> {
         let token = match self.source.held(self.login) {
@@ -228,12 +243,12 @@ pub(in crate::upstream) fn login_is_slow() -> UpstreamError {
 }
 
 impl LoginGate for BoundLogin {
-    fn is_open(&self) -> bool {
-        self.source.held(self.login).is_some()
+    fn is_open(&self, of: ExchangeFor) -> bool {
+        self.source.held(self.of(of).login).is_some()
     }
 
-    fn opened(&self) -> UpstreamWork<'_, Result<(), UpstreamError>> {
-        Box::pin(async move { self.token().await.map(drop) })
+    fn opened(&self, of: ExchangeFor) -> UpstreamWork<'_, Result<(), UpstreamError>> {
+        Box::pin(async move { self.of(of).token().await.map(drop) })
     }
 }
 

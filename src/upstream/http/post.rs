@@ -18,10 +18,11 @@ use uuid::Uuid;
 
 use crate::upstream::admission::shares::{MemoryHold, MemoryShort};
 use crate::upstream::error::{FailureKind, UpstreamError};
-use crate::upstream::http::login::{BoundLogin, SentToken, ServerLogin};
+use crate::upstream::http::login::{BoundLogin, SentToken};
 use crate::upstream::http::sse::Events;
 use crate::upstream::http::wires::{Lease, WireOrigin, Wires};
 use crate::upstream::protocol::events::QuestionReply;
+use crate::upstream::protocol::exchange::ExchangeFor;
 use crate::upstream::protocol::jsonrpc::{self, Answer, RpcMessage};
 use crate::upstream::protocol::questions::{Ear, Talk, UPSTREAM_REQUESTS_MAX};
 
@@ -78,16 +79,11 @@ pub(in crate::upstream) struct Http {
 }
 
 impl Http {
-    /// Returns the client that sends a caller's request: a copy with the caller's own token where each has one that was given in
-    /// exchange for the token of this mark.
-    pub(in crate::upstream) fn of_caller(&self, mark: Option<Uuid>) -> Cow<'_, Http> {
+    /// Returns the client that sends a request for this token of a person: a copy where tokens are exchanged.
+    pub(in crate::upstream) fn of(&self, exchange_for: ExchangeFor) -> Cow<'_, Http> {
         match &self.login {
             Some(login) if login.login.exchanges => {
-                let login = BoundLogin {
-                    login: ServerLogin { mark, ..login.login },
-                    source: Arc::clone(&login.source),
-                };
-                Cow::Owned(Http { login: Some(login), ..self.clone() })
+                Cow::Owned(Http { login: Some(login.of(exchange_for)), ..self.clone() })
             }
             Some(_) | None => Cow::Borrowed(self),
         }

@@ -8,7 +8,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tokio::time::timeout;
 
-use crate::upstream::error::UpstreamError;
+use crate::upstream::error::{UpstreamError, WANTS_CREDENTIALS};
 use crate::upstream::http::post::{AnswerForm, Http};
 
 /// Longest wait for the first event of the transport of old.
@@ -49,7 +49,7 @@ pub(in crate::upstream) async fn explained(
 pub(in crate::upstream) fn says(subject: &str, status: StatusCode) -> String {
     let code = status.as_u16();
     match code {
-        401 | 403 => format!("it wants credentials or a login, or others than it gets (HTTP status {code})"),
+        401 | 403 => format!("{WANTS_CREDENTIALS}, or others than it gets (HTTP status {code})"),
         _ => format!("{subject}HTTP status {code}"),
     }
 }

@@ -17,6 +17,7 @@ use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::discover;
 use crate::upstream::http::post::{Http, Post, Reply};
 use crate::upstream::http::refused::{explained, says};
+use crate::upstream::protocol::exchange::ExchangeFor;
 use crate::upstream::protocol::hello::{HELLO_BYTES_MAX, VERSIONS, version_of};
 use crate::upstream::protocol::jsonrpc::{self, Answer, MODERN};
 use crate::upstream::protocol::measures::{Life, OwnRequest};
@@ -130,15 +131,18 @@ impl UpstreamSessions {
     }
 
     /// Returns the session, opened if there is none. Callers that come meanwhile wait and share the outcome.
-    pub(in crate::upstream) async fn get(&self) -> Result<Arc<UpstreamSession>, UpstreamError> {
+    pub(in crate::upstream) async fn get(
+        &self,
+        of: ExchangeFor,
+    ) -> Result<Arc<UpstreamSession>, UpstreamError> {
         match self.current() {
             Some(session) => Ok(session),
             // boxed: large and rare, it must not be part of every call's future
-            None => Box::pin(self.get_opened()).await,
+            None => Box::pin(self.get_opened(of)).await,
         }
     }
 
-    async fn get_opened(&self) -> Result<Arc<UpstreamSession>, UpstreamError> {
+    async fn get_opened(&self, of: ExchangeFor) -> Result<Arc<UpstreamSession>, UpstreamError> {
         let asked = Instant::now();
         let mut last_failure = self.opening.lock().await;
         if let Some(session) = self.current() {
@@ -149,7 +153,7 @@ impl UpstreamSessions {
             tracing::trace!(?when, "sharing the failure of another call");
             return Err(UpstreamError { is_shared: true, ..error.clone() });
         }
-        let opened = timeout(self.open_wait, self.open()).await;
+        let opened = timeout(self.open_wait, self.open(&self.http.of(of))).await;
         match opened
             .unwrap_or_else(|_| Err(UpstreamError::unsent(FailureKind::Timeout, "no session was opened")))
         {
@@ -186,7 +190,7 @@ impl UpstreamSessions {
         if let Some(session) = self.current().filter(|session| !Arc::ptr_eq(session, old)) {
             return Ok(session);
         }
-        let opened = timeout(self.open_wait, self.open()).await;
+        let opened = timeout(self.open_wait, self.open(&self.http)).await;
         let session = opened
             .unwrap_or_else(|_| Err(UpstreamError::unsent(FailureKind::Timeout, "no session was opened")));
         session.map(|session| self.set(session)).map_err(UpstreamError::before_dispatch)
@@ -202,10 +206,10 @@ impl UpstreamSessions {
         if self.current().is_some_and(|session| !Arc::ptr_eq(&session, refused)) {
             return Ok(true);
         }
-        if self.discover().await?.is_some() {
+        if self.discover(&self.http).await?.is_some() {
             return Ok(false);
         }
-        let session = self.handshake().await?;
+        let session = self.handshake(&self.http).await?;
         self.remember(Era::Handshake);
         self.set(session);
         Ok(true)
@@ -221,34 +225,34 @@ impl UpstreamSessions {
         session
     }
 
-    async fn open(&self) -> Result<UpstreamSession, UpstreamError> {
-        if let Some(login) = &self.http.login {
+    async fn open(&self, http: &Http) -> Result<UpstreamSession, UpstreamError> {
+        if let Some(login) = &http.login {
             // not within the short wait for the first answer
             login.token().await?;
         }
         let session = match self.era() {
             Some(Era::Modern) => self.modern(Declared::default()),
-            Some(Era::Handshake) => match self.handshake().await {
+            Some(Era::Handshake) => match self.handshake(http).await {
                 Ok(session) => session,
                 // The server answers, but not to the handshake: perhaps it has moved on to the modern era.
-                Err(error) if error.kind == FailureKind::Invalid => match self.discover().await? {
+                Err(error) if error.kind == FailureKind::Invalid => match self.discover(http).await? {
                     Some(declared) => self.modern(declared),
                     None => return Err(error),
                 },
                 Err(error) => return Err(error),
             },
-            None => match self.discover().await? {
+            None => match self.discover(http).await? {
                 Some(declared) => self.modern(declared),
-                None => self.handshake().await?,
+                None => self.handshake(http).await?,
             },
         };
         self.remember(session.era);
         Ok(session)
     }
 
-    async fn discover(&self) -> Result<Option<Declared>, UpstreamError> {
+    async fn discover(&self, http: &Http) -> Result<Option<Declared>, UpstreamError> {
         let asked = Instant::now();
-        let found = discover::discover(&self.http, &self.base, self.id(), self.discover_wait).await?;
+        let found = discover::discover(http, &self.base, self.id(), self.discover_wait).await?;
         Ok(found.map(|offers| Declared::new(offers, asked)))
     }
 
@@ -257,7 +261,7 @@ impl UpstreamSessions {
         UpstreamSession { era: Era::Modern, headers, has_id: false, declared, version: MODERN, life: None }
     }
 
-    async fn handshake(&self) -> Result<UpstreamSession, UpstreamError> {
+    async fn handshake(&self, http: &Http) -> Result<UpstreamSession, UpstreamError> {
         let id = self.id();
         let [offered, ..] = VERSIONS;
         let sent = Sent::default();
@@ -273,7 +277,7 @@ impl UpstreamSessions {
         };
         let asked = OwnRequest::begin(&self.measures, "initialize", Transport::Tcp, &sent);
         let began = Instant::now();
-        let reply = self.http.post(post).await;
+        let reply = http.post(post).await;
         let refused = reply.as_ref().ok().and_then(refused);
         let without_answer =
             reply.as_ref().ok().filter(|reply| reply.answer.is_none()).map(|reply| reply.status);
@@ -286,11 +290,11 @@ impl UpstreamSessions {
             Err(error) => asked.ended(refused.unwrap_or(End::Failed(error.kind.name()))),
         }
         let mut session = match without_answer {
-            Some(status) => return Err(explained(&self.http, &self.base, status).await),
+            Some(status) => return Err(explained(http, &self.base, status).await),
             None => session?,
         };
         let body = jsonrpc::notification("notifications/initialized");
-        let status = self.http.tell(session.headers.clone(), body).await?;
+        let status = http.tell(session.headers.clone(), body).await?;
         if !status.is_success() {
             return Err(UpstreamError::invalid(format!(
                 "initialized was answered with HTTP status {status}"

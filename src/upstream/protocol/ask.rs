@@ -1,10 +1,10 @@
 //! Requests from the gateway to an upstream.
 
 use bytes::Bytes;
-use uuid::Uuid;
 
 use crate::upstream::error::UpstreamError;
 use crate::upstream::protocol::events::{CallerMark, PageCall};
+use crate::upstream::protocol::exchange::ExchangeFor;
 use crate::upstream::protocol::jsonrpc::Round;
 use crate::upstream::protocol::questions::Ear;
 
@@ -25,8 +25,8 @@ pub(in crate::upstream) struct Ask<'a> {
     pub(in crate::upstream) round: Option<&'a Round>,
     /// Caller of the request, whose share of memory the answer takes.
     pub(in crate::upstream) caller: CallerMark,
-    /// Mark of the token that the caller came with; `None` without one.
-    pub(in crate::upstream) caller_token: Option<Uuid>,
+    /// Token of the caller that is exchanged for one at the server.
+    pub(in crate::upstream) exchange_for: ExchangeFor,
     pub(in crate::upstream) bytes_max: usize,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Ask<'a> {
             page: None,
             round: None,
             caller: CallerMark::default(),
-            caller_token: None,
+            exchange_for: ExchangeFor::Newest,
             bytes_max,
         }
     }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::domain::era::Era;
 use crate::domain::measure::{Measures, Transport};
@@ -48,13 +49,25 @@ impl Exchanged {
     }
 }
 
+/// Token of a person for which a request is sent, where tokens at the server are given in exchange for those of people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExchangeFor {
+    /// Any that the person came with: the request is nobody's call.
+    #[default]
+    Newest,
+    /// None: the caller came without one.
+    Nobody,
+    /// The token of this mark.
+    Token(Uuid),
+}
+
 /// Login that calls wait for before they count as sent.
 pub(in crate::upstream) trait LoginGate: Send + Sync {
     /// Returns whether a token is at hand.
-    fn is_open(&self) -> bool;
+    fn is_open(&self, of: ExchangeFor) -> bool;
 
     /// Waits for a token.
-    fn opened(&self) -> UpstreamWork<'_, Result<(), UpstreamError>>;
+    fn opened(&self, of: ExchangeFor) -> UpstreamWork<'_, Result<(), UpstreamError>>;
 }
 
 /// Way to one upstream with a usable address.

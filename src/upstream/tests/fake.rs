@@ -303,7 +303,7 @@ pub(super) fn request(subject: Subject) -> Request {
         page: None,
         round: Round::default(),
         caller: CallerMark::default(),
-        caller_token: None,
+        exchange_for: ExchangeFor::Newest,
         timeout: Duration::from_secs(10),
         sent: Arc::default(),
     }

@@ -1,5 +1,6 @@
 //! Questions and log messages of handshake servers in the middle of a call, over HTTP.
 
+use crate::upstream::protocol::exchange::ExchangeFor;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -275,7 +276,8 @@ async fn time_of_people_is_not_time_of_the_server() {
             sent.settles();
             Ok(())
         };
-        let ended = connection.within(short, &sent, work).await.map_err(|error| error.kind);
+        let ended =
+            connection.within(short, (&sent, ExchangeFor::Newest), work).await.map_err(|error| error.kind);
         (ended, sent.took().unwrap().0)
     };
     let (ended, took) = within(true).await;

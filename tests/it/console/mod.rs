@@ -29,7 +29,7 @@ mod widths;
 use crate::support::{Api, Gateway, Idp, Stage, Tenant, Visitor};
 
 /// Public URL of the gateway in tests with a provider.
-const GATEWAY: &str = "https://gw.example";
+pub const GATEWAY: &str = "https://gw.example";
 /// Client id of the gateway, the URL of its own metadata.
 const CLIENT: &str = "https://gw.example/oauth/client.json";
 /// Settings of these tests.
@@ -47,7 +47,7 @@ async fn scene_with(settings: &[(&str, &str)]) -> (Stage, Tenant, Idp) {
 }
 
 /// A scene with no other settings.
-async fn scene() -> (Stage, Tenant, Idp) {
+pub async fn scene() -> (Stage, Tenant, Idp) {
     scene_with(&[]).await
 }
 
@@ -59,6 +59,6 @@ async fn visitor_with(gateway: &Gateway, api: &Api) -> Visitor {
 }
 
 /// A visitor who comes by the public URL.
-fn visitor(gateway: &Gateway) -> Visitor {
+pub fn visitor(gateway: &Gateway) -> Visitor {
     Visitor::by(gateway, GATEWAY)
 }

@@ -1,12 +1,16 @@
 //! Tokens that are given in exchange for those of people (RFC 8693), on three replicas.
 
+use std::time::{Duration, Instant};
+
 use futures_util::future::join_all;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Replicas, SOON, add, call, put, server, tools};
+use crate::console;
 use crate::support::upstream::Say;
 use crate::support::{
-    Api, Idp, Mcp, People, Tenant, TokenMood, TokenServer, Tool, Upstream, secret_of, settle,
+    Api, Idp, Mcp, People, Tenant, TokenMood, TokenServer, Tool, Upstream, now_s, secret_of, settle,
 };
 
 /// Grant of RFC 8693.
@@ -322,4 +326,97 @@ async fn tokens_of_people_are_found_nowhere() {
             assert!(!text.contains(mark), "{mark} in {text}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_token_that_opens_the_gateway_is_not_sent_to_a_server() {
+    let scene = Scene::start().await;
+    let ana = scene.people.person("agent", json!({})).await;
+    settle("ok".to_owned(), SOON, || async { call(&ana, "up:t").await.code() }).await;
+    scene.upstream.guard(|_| true);
+    let sent = scene.upstream.sent("authorization").len();
+    // her own, and another for the gateway
+    let again = scene.people.again(&ana, "person-0");
+    for token in [key(&again).to_owned(), scene.people.token("person-0", json!({"jti": "third"}))] {
+        scene.tokens.set(TokenMood::Raw(json!({"access_token": token, "expires_in": 60}).to_string()));
+        scene.tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
+        assert_eq!(call(&again, "up:t").await.code(), "upstream_auth_refused");
+        assert!(!scene.upstream.sent("authorization")[sent..].iter().any(|header| header.contains(&token)));
+    }
+    // nor may a tenant ask for one
+    let mut login = login(scene.people.provider());
+    login["audience"] = json!("people");
+    let refused = put(&scene.tenant.platform, "up", &login).await;
+    assert!(refused.refused(400, "invalid_request").contains("audience is one of this gateway's own"));
+    // one for somebody else is the server's affair
+    let other = scene.people.provider().token("person-0", "tickets", json!({}));
+    scene.tokens.set(TokenMood::Raw(json!({"access_token": other, "expires_in": 60}).to_string()));
+    scene.tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
+    call(&again, "up:t").await.ok();
+}
+
+#[tokio::test]
+async fn a_refused_token_of_a_person_is_no_obstacle_for_another_of_theirs() {
+    for upstream in [Upstream::handshake(tools()).await, Upstream::modern(tools()).await] {
+        let scene = Scene::of(upstream, &[], json!({})).await;
+        let ana = scene.people.person("agent", json!({})).await;
+        let again = scene.people.again(&ana, "person-0");
+        scene.tokens.refuse(&[key(&again)]);
+        // the newest is refused before any session is open
+        settle("upstream_exchange_refused".to_owned(), SOON, || async { call(&again, "up:t").await.code() })
+            .await;
+        for _ in 0..3 {
+            call(&ana, "up:t").await.ok();
+            call(&again, "up:t").await.refused("upstream_exchange_refused");
+        }
+        assert_eq!(scene.exchanges().len(), 2, "{:?}", scene.exchanges());
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_that_fails_is_not_a_storm() {
+    let scene = Scene::start().await;
+    scene.tokens.live(Duration::from_secs(10));
+    let ana = scene.people.person("agent", json!({})).await;
+    settle("ok".to_owned(), SOON, || async { call(&ana, "up:t").await.code() }).await;
+    // due at half of its life, and sent for nine tenths
+    let began = Instant::now();
+    scene.tokens.set(TokenMood::Broken);
+    let before = scene.exchanges().len();
+    while began.elapsed() < Duration::from_secs(8) {
+        call(&ana, "up:t").await.ok();
+    }
+    let tries = scene.exchanges().len() - before;
+    assert!((1..=3).contains(&tries), "{tries}");
+    scene.tokens.set(TokenMood::Well);
+    settle("ok".to_owned(), SOON, || async { call(&ana, "up:t").await.code() }).await;
+    let renewed = scene.exchanges().len();
+    // beyond the person's own token nothing is asked for: this one ends in the tolerated difference of clocks
+    let late = scene.people.with_claims(&ana, "person-0", json!({"exp": now_s() - 5}));
+    let refused = call(&late, "up:t").await.refused("upstream_login_required");
+    assert!(refused.to_string().contains("Your login at server 'up' has ended"), "{refused}");
+    assert_eq!(scene.exchanges().len(), renewed);
+}
+
+/// A session of the console is the same person, and brought no token: what was given for another is not for it.
+#[tokio::test]
+async fn a_session_of_the_console_has_no_token_to_exchange() {
+    let (stage, tenant, idp) = console::scene().await;
+    let visitor = console::visitor(&stage.gateway);
+    assert_eq!(visitor.log_in_there().await.status, 303);
+    let tokens = TokenServer::start().await;
+    leads_to(&idp, &tokens);
+    let upstream = Upstream::modern(tools()).await;
+    upstream.guard(tokens.check());
+    add(&tenant, "up", &upstream, &login(&idp)).await;
+    let ana = stage.gateway.anonymous().with_key(&idp.token("u1", console::GATEWAY, json!({})));
+    call(&ana, "up:t").await.ok();
+    let csrf = visitor.csrf().await;
+    let request = visitor.request(Method::POST, "/api/v1/tools/call").header("Origin", console::GATEWAY);
+    let body = json!({"tool_variant": "call_tool_write", "name": "up:t"}).to_string();
+    let request = request.header("X-CSRF-Token", &csrf).header("Content-Type", "application/json").body(body);
+    let refused = visitor.send(request).await;
+    assert!(refused.refused(403, "upstream_login_required").contains(NO_PERSON));
+    assert_eq!(upstream.counts().calls, 1);
+    call(&ana, "up:t").await.ok();
 }

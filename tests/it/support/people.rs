@@ -57,8 +57,17 @@ impl People {
 
     /// Somebody once more, with a new token.
     pub fn again(&self, person: &Api, subject: &str) -> Api {
-        let token = self.idp.token(subject, AUDIENCE, json!({"jti": "another"}));
-        Api { id: person.id.clone(), ..self.anonymous.with_key(&token) }
+        self.with_claims(person, subject, json!({"jti": "another"}))
+    }
+
+    /// Somebody once more, with a token of these claims.
+    pub fn with_claims(&self, person: &Api, subject: &str, claims: Value) -> Api {
+        Api { id: person.id.clone(), ..self.anonymous.with_key(&self.token(subject, claims)) }
+    }
+
+    /// A token that opens the gateway as this person.
+    pub fn token(&self, subject: &str, claims: Value) -> String {
+        self.idp.token(subject, AUDIENCE, claims)
     }
 
     /// Gives everybody these settings instead.

@@ -51,7 +51,7 @@ struct Shared {
     asked: Mutex<Vec<TokenAsked>>,
     /// Tokens that were given, with the client and the end of each.
     given: Mutex<Vec<(String, String, Instant)>>,
-    /// Subjects for whom no token is given in exchange.
+    /// Subjects, and tokens, for which no token is given in exchange.
     unwelcome: Mutex<Vec<String>>,
 }
 
@@ -112,10 +112,9 @@ impl TokenServer {
         given.iter().filter(|(_, of, _)| of == client).map(|(token, _, _)| token.clone()).collect()
     }
 
-    /// Gives no token in exchange for those of these subjects, from now on.
-    pub fn refuse(&self, subjects: &[&str]) {
-        *self.shared.unwelcome.lock().unwrap() =
-            subjects.iter().map(|subject| (*subject).to_owned()).collect();
+    /// Gives no token in exchange for these tokens, or those of these subjects, from now on.
+    pub fn refuse(&self, unwelcome: &[&str]) {
+        *self.shared.unwelcome.lock().unwrap() = unwelcome.iter().map(|whom| (*whom).to_owned()).collect();
     }
 
     /// Ends all tokens that were given so far.
@@ -200,10 +199,12 @@ async fn token(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Stri
         TokenMood::Well => {
             let random = ring::rand::generate::<[u8; 12]>(&SystemRandom::new()).unwrap().expose();
             let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-            let person = form.get("subject_token").or(form.get("assertion")).map(|token| subject_of(token));
+            let presented = form.get("subject_token").or(form.get("assertion"));
+            let person = presented.map(|token| subject_of(token));
+            let is_unwelcome = |whom: &String| shared.unwelcome.lock().unwrap().contains(whom);
             let whose = match person {
                 None => String::new(),
-                Some(person) if shared.unwelcome.lock().unwrap().contains(&person) => {
+                Some(person) if is_unwelcome(&person) || presented.is_some_and(is_unwelcome) => {
                     let fault = json!({"error": "access_denied", "error_description": "marked-words-of-the-provider"});
                     return (StatusCode::BAD_REQUEST, fault.to_string()).into_response();
                 }

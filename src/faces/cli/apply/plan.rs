@@ -82,7 +82,8 @@ impl Planner<'_> {
                 true => self.client.get(&["identity", "rules"], &ApiQuery::default()).await?.json()?,
                 false => Value::Null,
             };
-            plan.late.extend(rules_step(&wanted.name, rules, &there)?);
+            // they need no server
+            plan.late.splice(0..0, rules_step(&wanted.name, rules, &there)?);
         }
         Ok(plan)
     }
@@ -126,10 +127,10 @@ impl Planner<'_> {
             moving.extend(changes.body.keys().cloned());
             self.push_settings(plan, changes, shown.get("version"));
         }
-        let before = plan.steps.len();
+        let before = plan.steps.len() + plan.late.len();
         self.servers(plan).await?;
         let stays_suspended = is_suspended && wanted.suspended != Some(false);
-        if stays_suspended && plan.steps.len() > before {
+        if stays_suspended && plan.steps.len() + plan.late.len() > before {
             let sentence = "it is suspended, so its servers cannot be changed; resume it first \
                             (suspended: false), or leave its servers as they are";
             return Err(Failure::Refused(sentence.to_owned()));

@@ -20,7 +20,7 @@ use crate::domain::tool::PinState;
 use crate::gateway::calls::own::{OwnCall, OwnTool, ToolWay};
 use crate::gateway::catalog::ServerEntry;
 use crate::gateway::log::Attempt;
-use crate::upstream::{CallerMark, Request, Round, Sent, Subject};
+use crate::upstream::{CallerMark, ExchangeFor, Request, Round, Sent, Subject};
 
 /// A request that passed its checks and may be sent.
 #[derive(Debug)]
@@ -101,7 +101,11 @@ impl Checked {
                 key: attempt.caller.key.map(|key| key.0),
                 session: attempt.session_id.as_deref().and_then(|id| Uuid::try_parse(id).ok()),
             },
-            caller_token: attempt.caller.token_as_sent().map(|token| token.mark),
+            exchange_for: attempt
+                .caller
+                .sent
+                .as_ref()
+                .map_or(ExchangeFor::Nobody, |token| ExchangeFor::Token(token.mark)),
             timeout: self.server().target.limits.call_timeout,
             sent,
         }

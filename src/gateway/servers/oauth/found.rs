@@ -15,8 +15,6 @@ use crate::gateway::server_logins::discover;
 use crate::gateway::tenants::{callback_path, client_metadata_path};
 use crate::store::ServerOauth;
 
-/// Advice where the authorization server of a server cannot be found out.
-const NAME_IT: &str = "give issuer or token_endpoint";
 /// Largest answer to a registration, in bytes.
 const REGISTRATION_BYTES_MAX: usize = 64 * 1024;
 /// Scope by which OpenID providers are asked for a token that renews a login.
@@ -125,7 +123,7 @@ impl Servers {
             (Some(issuer), _) => (issuer.clone(), "issuer"),
             (None, Err(why)) => {
                 let message =
-                    format!("the server does not say where its tokens come from ({why}); {NAME_IT}");
+                    format!("the server does not say where its tokens come from ({why}); {}", name_it(kind));
                 return Err(GatewayError::invalid("token_endpoint", message));
             }
             (None, Ok((resource, _))) => {
@@ -196,8 +194,8 @@ impl Servers {
         let found = read
             .and_then(|metadata| FoundLogin::of_metadata(issuer, (kind, &metadata)).map_err(str::to_owned));
         found.map_err(|why| {
-            let message =
-                format!("the authorization server's metadata cannot be used ({why}); give token_endpoint");
+            let advice = if kind == LoginKind::TokenExchange { "" } else { "; give token_endpoint" };
+            let message = format!("the authorization server's metadata cannot be used ({why}){advice}");
             GatewayError::invalid(field, message)
         })
     }
@@ -299,6 +297,11 @@ impl Servers {
         let public = self.options.logins.public_url.as_ref().filter(|public| public.scheme() == "https")?;
         Some(format!("{}{}", public.as_str(), client_metadata_path(server.0)))
     }
+}
+
+/// Returns the advice where the authorization server of a server cannot be found out.
+fn name_it(kind: LoginKind) -> &'static str {
+    if kind == LoginKind::TokenExchange { "give issuer" } else { "give issuer or token_endpoint" }
 }
 
 /// Returns the scopes that a server asks for: those of its challenge or, for people without any, all that it names.

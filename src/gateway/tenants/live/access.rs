@@ -29,7 +29,7 @@ use crate::store::{AccessRows, ApiKey, BarredIdentity};
 pub const SUSPENDED: &str = "this tenant is suspended; ask the platform operator";
 
 /// An authenticated caller: one key in one tenant, with its effective settings.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Caller {
     /// Tenant that the caller acts in; `None` for the bootstrap key without `X-Tenant`.
     pub(in crate::gateway) tenant: Option<Arc<LiveTenant>>,
@@ -57,6 +57,8 @@ pub struct Caller {
     pub(in crate::gateway) bucket: Arc<Bucket>,
     /// Login of a person; `None` for API keys.
     pub login: Option<Arc<Login>>,
+    /// Access token that a person came with, where a server of the tenant takes what is given in exchange for it; `None` elsewhere.
+    pub(in crate::gateway) sent: Option<Arc<CallerToken>>,
 }
 
 impl Caller {
@@ -81,12 +83,7 @@ impl Caller {
 
     /// Returns who the caller is to servers at which each caller has a login of its own: the principal, and the token that it came with.
     pub(in crate::gateway) fn to_servers(&self) -> (Option<KeyId>, Option<&Arc<CallerToken>>) {
-        (self.key, self.token_as_sent())
-    }
-
-    /// Returns the access token that a person came with; `None` for keys, and for sessions of the console.
-    pub(in crate::gateway) fn token_as_sent(&self) -> Option<&Arc<CallerToken>> {
-        self.login.as_ref()?.token.sent()
+        (self.key, self.sent.as_ref())
     }
 
     /// Returns the id of the tenant under which the caller's acts are recorded.
@@ -266,6 +263,7 @@ impl Access {
                 rates: Rates::resolve(own, &tenant_settings, defaults),
                 bucket: bucket(key.id),
                 login: None,
+                sent: None,
             }
         };
         let keys: Vec<([u8; 32], Arc<Caller>)> =

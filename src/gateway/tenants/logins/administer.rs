@@ -1,12 +1,13 @@
 //! Administration of logins: issuers and assignments by the platform, rules by a tenant's admin.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::domain::host::may_be_named;
 use crate::domain::id::{TenantId, is_name};
-use crate::domain::identity::{IdentityRule, TokenAlgorithm, TokenType};
+use crate::domain::identity::{Audiences, IdentityRule, TokenAlgorithm, TokenType};
 use crate::domain::tenant::Action;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::live::login::read_rules;
@@ -340,10 +341,17 @@ impl Tenants {
         self.store.issuer_tenants(name).await.map_err(issuer_error)
     }
 
-    /// Returns whether people of a tenant log in at the gateway with the issuer of exactly this URL.
-    pub(in crate::gateway) async fn takes_people_of(&self, tenant: TenantId, issuer: &str) -> bool {
+    /// Returns the audiences of tokens that open the gateway, of the issuer of exactly this URL; `None` if no people of the tenant
+    /// log in with it.
+    pub(in crate::gateway) async fn audiences_of(
+        &self,
+        tenant: TenantId,
+        issuer: &str,
+    ) -> Option<Arc<Audiences>> {
         self.refresh_issuers().await;
-        self.logins.book().by_url(issuer).is_some_and(|issuer| issuer.serves(tenant))
+        let book = self.logins.book();
+        let issuer = book.by_url(issuer).filter(|issuer| issuer.serves(tenant))?;
+        Some(Arc::clone(&issuer.audiences))
     }
 
     /// Returns the names of the issuers whose people may be the tenant's, by id.

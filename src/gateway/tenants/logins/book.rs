@@ -29,7 +29,7 @@ pub(in crate::gateway) struct KnownIssuer {
     tenant: Option<NamedTenant>,
     /// Claim, value and tenant of each assignment.
     assignments: Vec<(String, String, NamedTenant)>,
-    pub(super) audiences: Audiences,
+    pub(super) audiences: Arc<Audiences>,
     pub(super) algorithms: Vec<TokenAlgorithm>,
     /// Scopes that clients are told to ask for.
     pub(super) scopes: Vec<String>,
@@ -126,7 +126,7 @@ impl KnownIssuer {
         KnownIssuer {
             id: row.issuer_id(),
             stamp: IssuerStamp { version: row.version, keys: keys.as_ref().map(KeySet::digest) },
-            audiences: Audiences::new(&urls, &row.audiences),
+            audiences: Arc::new(Audiences::new(&urls, &row.audiences)),
             algorithms: row.algorithms.iter().filter_map(|name| TokenAlgorithm::parse(name)).collect(),
             // one of a newer release that this one does not know is never accepted
             token_types: row.token_types.as_deref().map(known_types),

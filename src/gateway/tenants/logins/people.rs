@@ -99,6 +99,7 @@ impl Access {
             rates: Rates::resolve(&granted.settings, &self.tenant_settings, defaults),
             bucket: live.buckets.of(principal),
             login: Some(Arc::new(login)),
+            sent: None,
         })
     }
 }

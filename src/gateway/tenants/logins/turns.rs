@@ -55,14 +55,15 @@ impl VerifyTurns {
     /// Verifies a signature of an issuer's token, in its turn.
     ///
     /// # Errors
-    /// [`AuthError::LoginsBusy`] as of [`Self::take`].
+    /// [`AuthError::LoginsBusy`] as of [`Self::take`], or if calls leave no time for it.
     pub(super) async fn verify(
         &self,
         issuer: IssuerId,
         check: SignatureCheck,
     ) -> Result<SignatureVerdict, AuthError> {
         let _turn = self.take(issuer).await?;
-        Ok(self.verifiers.verify(check).await)
+        let verified = timeout(WAIT_MAX, self.verifiers.verify(check)).await;
+        verified.map_err(|_| AuthError::LoginsBusy)
     }
 
     /// Waits for a turn.

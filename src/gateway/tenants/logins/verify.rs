@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::book::KnownIssuer;
 use super::cache;
 use crate::domain::id::TenantId;
-use crate::domain::identity::{ClaimRules, KeyDigest, SplitToken, TokenFault, VerifiedToken};
+use crate::domain::identity::{CallerToken, ClaimRules, KeyDigest, SplitToken, TokenFault, VerifiedToken};
 use crate::gateway::clock;
 use crate::gateway::tenants::Tenants;
 use crate::gateway::tenants::authenticate::AuthError;
@@ -59,7 +59,17 @@ impl Tenants {
             return Err(AuthError::TokenExpired);
         }
         self.logins.seen.note(&caller, now);
-        Ok(caller)
+        Ok(self.with_token(caller, (token, hash)))
+    }
+
+    /// Returns a person with the token as it was sent, if a server of the tenant takes what is given in exchange for it. No cache has
+    /// it.
+    fn with_token(&self, caller: Arc<Caller>, sent: (&str, &[u8; 32])) -> Arc<Caller> {
+        let is_wanted = caller.tenant.as_ref().is_some_and(|tenant| tenant.catalogue_now().exchanges);
+        let Some(login) = caller.login.as_ref().filter(|_| is_wanted) else { return caller };
+        let Some(issuer) = self.logins.book().by_id(login.issuer).cloned() else { return caller };
+        let sent = CallerToken::new(sent, (&issuer.url, &issuer.audiences), login.token.expires_s);
+        Arc::new(Caller { sent: Some(Arc::new(sent)), ..Caller::clone(&caller) })
     }
 
     /// Returns whether all that a person was verified and mapped with is as it was, and the issuer's keys are not too old.
