@@ -37,11 +37,11 @@ pub use self::http::rmcp::{ResourceWatcher, WATCHED_MAX, WatchEnd, Watcher};
 pub use self::http::token::{ClientAuth, TokenAnswer, TokenError, TokenRequest};
 pub use self::http::webhook::{WebhookError, WebhookPost};
 pub use self::pool::{CONNECTIONS_MAX, Pool, PoolVitals, TokenClient};
+pub use self::protocol::events::ExchangeFor;
 pub use self::protocol::events::{
     CallCookies, CallEvent, CallerMark, Hears, LedgerAsk, LedgerReply, PageCall, QuestionReply,
     ServerQuestion,
 };
-pub use self::protocol::exchange::ExchangeFor;
 pub use self::protocol::jsonrpc::{Answer, Round};
 pub use self::protocol::list_kind::{
     DEFINITION_BYTES_MAX, LIST_BYTES_MAX, ListKind, NAME_BYTES_MAX, OFFERS_BYTES_MAX, PROMPTS_MAX,

@@ -18,8 +18,8 @@ pub use self::http::{Credential, HttpServer, LoginHolder, TargetLogin, is_reserv
 pub use self::pages::PageServer;
 pub use self::program::Program;
 use super::admission::breaker::BreakerRules;
+use super::protocol::events::ExchangeFor;
 use super::protocol::events::{CallerMark, Hears, PageCall};
-use super::protocol::exchange::ExchangeFor;
 use super::protocol::jsonrpc::Round;
 use super::protocol::sent::Sent;
 use crate::domain::era::Era;

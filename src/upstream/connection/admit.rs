@@ -15,7 +15,8 @@ use crate::upstream::admission::health::Probe;
 use crate::upstream::connection::Connection;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::login::login_is_slow;
-use crate::upstream::protocol::exchange::{ExchangeFor, UpstreamExchange};
+use crate::upstream::protocol::events::ExchangeFor;
+use crate::upstream::protocol::exchange::UpstreamExchange;
 use crate::upstream::protocol::sent::{ASKED_MAX, Sent};
 
 /// Shortest interval at which the deadline of a request is looked at while a person is asked.

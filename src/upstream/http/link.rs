@@ -19,9 +19,8 @@ use crate::upstream::http::refused::says;
 use crate::upstream::http::session::{UpstreamSession, UpstreamSessions};
 use crate::upstream::http::wires::{Timeouts, Wires};
 use crate::upstream::protocol::ask::Ask;
-use crate::upstream::protocol::exchange::{
-    ExchangeFor, Exchanged, LoginGate, NoAnswer, UpstreamExchange, UpstreamWork,
-};
+use crate::upstream::protocol::events::ExchangeFor;
+use crate::upstream::protocol::exchange::{Exchanged, LoginGate, NoAnswer, UpstreamExchange, UpstreamWork};
 use crate::upstream::protocol::hello::{HELLO_BYTES_MAX, modern_offers};
 use crate::upstream::protocol::jsonrpc::{self, Answer, Meta};
 use crate::upstream::protocol::offers::DeclaredOffers;

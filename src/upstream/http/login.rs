@@ -12,7 +12,8 @@ use zeroize::Zeroizing;
 use crate::domain::identity::CallerToken;
 use crate::domain::server_login::{LoginNeed, TokenChallenge, is_token};
 use crate::upstream::error::{FailureKind, UpstreamError};
-use crate::upstream::protocol::exchange::{ExchangeFor, LoginGate, UpstreamWork};
+use crate::upstream::protocol::events::ExchangeFor;
+use crate::upstream::protocol::exchange::{LoginGate, UpstreamWork};
 use crate::upstream::target::{LoginHolder, Target, TargetLogin};
 
 /// Text of a failure for administrators: the server refuses a new token.

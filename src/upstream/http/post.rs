@@ -21,8 +21,8 @@ use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::login::{BoundLogin, SentToken};
 use crate::upstream::http::sse::Events;
 use crate::upstream::http::wires::{Lease, WireOrigin, Wires};
+use crate::upstream::protocol::events::ExchangeFor;
 use crate::upstream::protocol::events::QuestionReply;
-use crate::upstream::protocol::exchange::ExchangeFor;
 use crate::upstream::protocol::jsonrpc::{self, Answer, RpcMessage};
 use crate::upstream::protocol::questions::{Ear, Talk, UPSTREAM_REQUESTS_MAX};
 

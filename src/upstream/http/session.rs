@@ -17,7 +17,7 @@ use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::discover;
 use crate::upstream::http::post::{Http, Post, Reply};
 use crate::upstream::http::refused::{explained, says};
-use crate::upstream::protocol::exchange::ExchangeFor;
+use crate::upstream::protocol::events::ExchangeFor;
 use crate::upstream::protocol::hello::{HELLO_BYTES_MAX, VERSIONS, version_of};
 use crate::upstream::protocol::jsonrpc::{self, Answer, MODERN};
 use crate::upstream::protocol::measures::{Life, OwnRequest};

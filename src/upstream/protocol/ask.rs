@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use crate::upstream::error::UpstreamError;
+use crate::upstream::protocol::events::ExchangeFor;
 use crate::upstream::protocol::events::{CallerMark, PageCall};
-use crate::upstream::protocol::exchange::ExchangeFor;
 use crate::upstream::protocol::jsonrpc::Round;
 use crate::upstream::protocol::questions::Ear;
 

@@ -147,6 +147,18 @@ pub struct CallerMark {
     pub session: Option<Uuid>,
 }
 
+/// Token of a person for which a request is sent, where tokens at the server are given in exchange for those of people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExchangeFor {
+    /// Any that the person came with: the request is nobody's call.
+    #[default]
+    Newest,
+    /// None: the caller came without one.
+    Nobody,
+    /// The token of this mark.
+    Token(Uuid),
+}
+
 /// Queue of a caller for what an upstream says before its answer, with what the caller wants to hear.
 #[derive(Clone, Debug)]
 pub struct Hears {

@@ -5,13 +5,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use crate::domain::era::Era;
 use crate::domain::measure::{Measures, Transport};
 use crate::upstream::admission::health::HealthVerdict;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::protocol::ask::Ask;
+use crate::upstream::protocol::events::ExchangeFor;
 use crate::upstream::protocol::hello::HELLO_BYTES_MAX;
 use crate::upstream::protocol::jsonrpc::Answer;
 use crate::upstream::protocol::measures::{OwnRequest, end};
@@ -47,18 +47,6 @@ impl Exchanged {
             Self::NoAnswer(reply) => Err(UpstreamError::invalid(reply.says)),
         }
     }
-}
-
-/// Token of a person for which a request is sent, where tokens at the server are given in exchange for those of people.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ExchangeFor {
-    /// Any that the person came with: the request is nobody's call.
-    #[default]
-    Newest,
-    /// None: the caller came without one.
-    Nobody,
-    /// The token of this mark.
-    Token(Uuid),
 }
 
 /// Login that calls wait for before they count as sent.

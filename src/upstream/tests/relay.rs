@@ -1,6 +1,6 @@
 //! Questions and log messages of handshake servers in the middle of a call, over HTTP.
 
-use crate::upstream::protocol::exchange::ExchangeFor;
+use crate::upstream::protocol::events::ExchangeFor;
 use std::sync::Arc;
 use std::time::Duration;
 
