@@ -22,6 +22,7 @@ mod server_forms;
 mod server_holders;
 mod servers;
 mod settings;
+mod story;
 mod tenants;
 mod trial;
 mod widths;
