@@ -13,6 +13,7 @@ mod markup;
 mod overview;
 mod people;
 mod permissions;
+mod pictures;
 mod policy;
 mod policy_replay;
 mod provider;
