@@ -238,6 +238,8 @@ async fn a_paused_or_hidden_page_stays_as_it_is() {
     asked(&agent, &json!({"n": 1})).await;
     // the hint has come, and only the number changes
     shows(&mut browser, "document.title", json!("(1) Permissions · mcpproxy")).await;
+    let link = "document.querySelector('nav a[aria-current]').textContent";
+    assert_eq!(browser.evaluate(link).await, json!("Permissions 1 waiting"));
     let cards = "document.querySelectorAll('article.card').length";
     // by now it would have been asked for again
     browser.evaluate("window.told = performance.now()").await;
