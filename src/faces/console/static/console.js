@@ -65,6 +65,7 @@
     const link = nav.querySelector('a[href="/console/permissions"]');
     if (!link) return;
     link.querySelector('.count')?.remove();
+    link.firstChild.data = `${link.firstChild.data.trim()} `;
     if (now > 0) {
       const [badge, rest] = [document.createElement('span'), document.createElement('span')];
       [badge.className, badge.textContent] = ['count', String(now)];
