@@ -1,6 +1,6 @@
 # What people run. `make demo` sets everything up and shows the gateway at work; `make test` runs the tests.
 # Each target installs what it needs as root on Debian, and names it elsewhere (deploy/needs.sh).
-.PHONY: help install demo test bare-test upgrade-test agents-test check check-budget check-chart check-compose check-image check-release check-supply fuzz sbom cluster-test image bench tools
+.PHONY: help install demo test bare-test upgrade-test agents-test pictures check check-budget check-chart check-compose check-image check-release check-supply fuzz sbom cluster-test image bench tools
 
 SHELL := bash
 
@@ -46,6 +46,11 @@ upgrade-test:
 agents-test:
 	deploy/needs.sh rust c ps node postgres cargo-nextest
 	tests/clients/agents.sh
+
+# takes the pictures of README and docs/console.md anew, with the texts of their pages (docs/pictures)
+pictures:
+	deploy/needs.sh rust c node postgres chromium cargo-nextest
+	MCPPROXY_TEST_PICTURES=new cargo nextest run --test it -E 'test(/^console::pictures::/)'
 
 # what CI runs before the tests
 check:

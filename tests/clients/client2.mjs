@@ -4,8 +4,8 @@
 //
 // `modern` accepts revision 2026-07-28 only, `legacy` shakes hands, and `auto`
 // (the default) probes first and falls back. With `--answer` it declares that it
-// shows forms, and answers each of them so, such as {"action": "decline"}; the
-// report has what it was asked.
+// shows forms, and answers each of them so, such as {"action": "decline"}, or not
+// at all: "never". The report has what it was asked.
 // The step `listen` is in listen.mjs.
 
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
@@ -32,7 +32,7 @@ await main(({ url, requestInit, fetch, authProvider, args }) => {
   if (answer !== undefined) {
     client.setRequestHandler('elicitation/create', (request) => {
       asked.push(request.params);
-      return answer;
+      return answer === 'never' ? new Promise(() => {}) : answer;
     });
   }
   const transport = new StreamableHTTPClientTransport(url, { requestInit, fetch, authProvider });

@@ -62,6 +62,13 @@ pub(super) fn href_of(id: Uuid) -> String {
     format!("{}?request={id}", Section::Permissions.href())
 }
 
+/// Returns the person who decided a request, and the way; `None` without a decision, and for a request that the visitor may not see
+/// or that cannot be read now.
+pub(super) async fn decider_of(visit: &PageVisit, id: Uuid) -> Option<String> {
+    let view = visit.gateway().consent.get(visit.caller(), id).await.ok()?;
+    card::decided_by(&view)
+}
+
 /// Shows the page.
 pub(super) async fn list(visit: PageVisit) -> Response {
     let page = requests(&visit).await;

@@ -69,6 +69,8 @@ struct WordOption {
 struct TrialPage {
     nav: Nav,
     csrf: String,
+    /// Path of the page, without what a form has sent.
+    place: String,
     name: String,
     /// Name as a field of a form has it.
     field: String,
@@ -194,6 +196,7 @@ fn described(visit: &PageVisit, (tool, tier): (&Tool, Tier), asked: &AskedCall) 
     TrialPage {
         csrf: nav.csrf.clone(),
         nav,
+        place: href_of(&tool.canonical),
         name: tool.canonical.to_string(),
         field: utf8_percent_encode(&tool.canonical, NON_ALPHANUMERIC).to_string(),
         title,

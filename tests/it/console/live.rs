@@ -20,7 +20,7 @@ const OVERVIEW: Duration = Duration::from_secs(30);
 const ENDED: Duration = Duration::from_secs(10);
 
 /// A browser whose pages run their script, logged in as this visitor.
-async fn browser(visitor: &Visitor) -> Browser {
+pub(super) async fn browser(visitor: &Visitor) -> Browser {
     let mut browser = Browser::start().await;
     browser.allow_scripts().await;
     browser.set_cookie(&visitor.base, SESSION, &visitor.cookie(SESSION).unwrap()).await;
@@ -28,11 +28,11 @@ async fn browser(visitor: &Visitor) -> Browser {
 }
 
 /// Waits until a script of the test has this value in the page.
-async fn shows(browser: &mut Browser, script: &str, expected: Value) {
+pub(super) async fn shows(browser: &mut Browser, script: &str, expected: Value) {
     shows_within(SOON, browser, script, expected).await;
 }
 
-async fn shows_within(bound: Duration, browser: &mut Browser, script: &str, expected: Value) {
+pub(super) async fn shows_within(bound: Duration, browser: &mut Browser, script: &str, expected: Value) {
     let deadline = std::time::Instant::now() + bound;
     loop {
         let found = browser.evaluate(script).await;
@@ -238,6 +238,8 @@ async fn a_paused_or_hidden_page_stays_as_it_is() {
     asked(&agent, &json!({"n": 1})).await;
     // the hint has come, and only the number changes
     shows(&mut browser, "document.title", json!("(1) Permissions · mcpproxy")).await;
+    let link = "document.querySelector('nav a[aria-current]').textContent";
+    assert_eq!(browser.evaluate(link).await, json!("Permissions 1 waiting"));
     let cards = "document.querySelectorAll('article.card').length";
     // by now it would have been asked for again
     browser.evaluate("window.told = performance.now()").await;

@@ -130,7 +130,9 @@ async fn the_platform_operator_makes_tenants_and_sets_quotas() {
     assert_harmless(&page);
     let read = async || stage.platform().get("/api/v1/tenants/acme").await.expect(200);
     let whole = read().await["quotas"]["keys"]["value"].to_string();
-    assert!(page.contains(&format!("<td>{whole}</td><td>deployment</td><td>0</td>")), "{page}");
+    let cells =
+        format!("In force\">{whole}</td><td data-is=\"Set by\">deployment</td><td data-is=\"Used\">0</td>");
+    assert!(page.contains(&cells), "{page}");
     let action = form_to(&page, "/update").unwrap();
     visitor.post(&action, &[("quotas.keys", "7")]).await.expect(303);
     let quotas = read().await["quotas"].clone();
@@ -200,7 +202,7 @@ async fn an_issuer_is_checked_and_its_token_kept_nowhere() {
     let page = visitor.get("/console/issuers").await;
     page.expect(200);
     assert_harmless(&page.text);
-    assert!(page.text.contains(&idp.url) && page.text.contains("<td>acme</td>"), "{page:?}");
+    assert!(page.text.contains(&idp.url) && page.text.contains("Tenant\">acme</td>"), "{page:?}");
     let action = form_to(&page.text, "/corp/check").unwrap();
     let token = idp.token("u1", super::GATEWAY, json!({}));
     for fields in [vec![], vec![("token", token.as_str())]] {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::live;
 use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden};
 use crate::support::{Stage, Tenant, Tool, Upstream, Visitor, settle, upstream};
 
@@ -22,7 +23,7 @@ fn typed() -> Tool {
 }
 
 /// Replaces the policy of a tenant.
-async fn set_policy(tenant: &Tenant, mode: &str, rules: Value) {
+pub(super) async fn set_policy(tenant: &Tenant, mode: &str, rules: Value) {
     let version = tenant.platform.get("/api/v1/policy").await.expect(200)["version"].clone();
     let body = json!({"version": version, "mode": mode, "rules": rules});
     tenant.platform.ask(reqwest::Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
@@ -251,6 +252,58 @@ async fn tools_are_tried_in_the_roles_and_scopes_of_calls() {
     platform.get("/console/try").await.expect(403);
     platform.post("/console/tools/call", &fields).await.expect(403);
     assert_eq!(upstream.counts().calls, 3);
+}
+
+#[tokio::test]
+async fn the_page_of_a_tool_offers_a_try_to_those_who_may_call_it() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("up", &upstream).await;
+    let settings = json!({"allowed_tools": ["up:reader", "up:wiper"], "max_operation": "write"});
+    let narrow = tenant.key(&json!({"role": "admin", "settings": settings})).await;
+    let [wide, narrow] = [
+        Visitor::with_key(&stage.gateway, &tenant.admin().await).await,
+        Visitor::with_key(&stage.gateway, &narrow).await,
+    ];
+    let offers = async |visitor: &Visitor, name: &str| {
+        let page = visitor.get(&format!("/console/servers/up?tool={name}")).await;
+        page.expect(200);
+        attributes(&page.text, "href").contains(&path(&format!("up:{name}")))
+    };
+    for (name, is_narrow) in [("reader", true), ("writer", false), ("wiper", false)] {
+        for (visitor, expected) in [(&wide, true), (&narrow, is_narrow)] {
+            assert_eq!(offers(visitor, name).await, expected, "{name}");
+            let tried = visitor.get(&path(&format!("up:{name}"))).await;
+            assert_eq!(tried.status == 200, expected, "{name}: {tried:?}");
+        }
+    }
+    tenant.platform.post("/api/v1/servers/up/quarantine", &json!({})).await.expect(200);
+    assert!(!offers(&wide, "reader").await, "nobody calls tools of a server in quarantine");
+}
+
+#[tokio::test]
+async fn a_result_that_is_loaded_again_calls_nothing() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("up", &upstream).await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.agent().await).await;
+    let mut browser = live::browser(&visitor).await;
+    browser.open(&format!("{}{}", visitor.base, path("up:writer"))).await;
+    browser.follow("document.querySelector('button[value=call]').click()").await;
+    let says = "document.querySelector('main').innerText";
+    let result = browser.evaluate(says).await;
+    assert!(result.as_str().unwrap().contains("What came of it"), "{result}");
+    assert_eq!(upstream.counts().calls, 1);
+    // the address is one to pass on
+    let place = browser.evaluate("location.pathname + location.search").await;
+    assert_eq!(place, json!(path("up:writer")));
+    browser.reload().await;
+    let again = browser.evaluate(says).await;
+    assert!(again.as_str().unwrap().contains("This call would run."), "{again}");
+    assert_eq!(upstream.counts().calls, 1);
+    browser.close().await;
 }
 
 #[tokio::test]

@@ -7,12 +7,15 @@ use serde_json::json;
 use super::markup::HOSTILE;
 use crate::support::{Browser, Mcp, SESSION, Stage, Tenant, Tool, Upstream, Visitor};
 
-/// Facts about a page: whether it is wider than the window, what would run, and fields without a label.
+/// Facts about a page: whether it is wider than the window, what would run, and fields without a label, beside the window, or
+/// higher than their lines.
 const FACTS: &str = "JSON.stringify({
     wide: document.documentElement.scrollWidth > innerWidth,
     main: document.querySelector('main').scrollWidth > document.querySelector('main').clientWidth,
     active: document.querySelectorAll('script:not([src*=static]), img, svg:not(.chart), iframe, object, embed, [onerror], [onload]').length,
     nameless: [...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter(f => !f.labels.length).length,
+    aside: [...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter(f => f.getBoundingClientRect().right > innerWidth).length,
+    tall: [...document.querySelectorAll('textarea')].filter(f => f.offsetHeight > (Number(f.rows) + 2) * 24).length,
     styled: getComputedStyle(document.querySelector('nav')).display,
 })";
 
@@ -48,7 +51,7 @@ const PICTURES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/console");
 async fn assert_sound(browser: &mut Browser, of: &str) {
     let facts = browser.evaluate(FACTS).await;
     let facts: serde_json::Value = serde_json::from_str(facts.as_str().unwrap()).unwrap();
-    let expected = json!({"wide": false, "main": false, "active": 0, "nameless": 0, "styled": "flex"});
+    let expected = json!({"wide": false, "main": false, "active": 0, "nameless": 0, "aside": 0, "tall": 0, "styled": "flex"});
     assert_eq!(facts, expected, "{of}");
 }
 

@@ -18,6 +18,8 @@ use tokio::time::timeout;
 
 /// Longest wait for one answer, the first one after the start among them.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Quality of pictures in WebP, up to 100: text stays sharp.
+const WEBP_QUALITY: u32 = 85;
 /// Source of axe-core, which audits pages for people who use them without eyes or without a mouse.
 const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/node_modules/axe-core/axe.min.js");
 /// Starts the program with the pipes where it looks for them.
@@ -94,6 +96,24 @@ impl Browser {
     pub async fn follow(&mut self, script: &str) {
         self.loaded.clear();
         self.evaluate(script).await;
+        self.land().await;
+    }
+
+    /// Presses a key that leads to another page, and waits until that is loaded.
+    pub async fn follow_key(&mut self, key: &str) {
+        self.loaded.clear();
+        self.press(key).await;
+        self.land().await;
+    }
+
+    /// Loads the page again as the button of the browser does, and waits until it is loaded.
+    pub async fn reload(&mut self) {
+        self.loaded.clear();
+        self.ask("Page.reload", json!({})).await;
+        self.land().await;
+    }
+
+    async fn land(&mut self) {
         while self.loaded.is_empty() {
             self.read().await;
         }
@@ -122,11 +142,15 @@ impl Browser {
         self.ask("Emulation.setEmulatedMedia", json!({ "features": [feature] })).await;
     }
 
-    /// Writes a picture of the whole page into a file (PNG).
+    /// Writes a picture of the whole page into a file, whose name ends with the format: `png` or `webp`.
     pub async fn picture(&mut self, path: &Path) {
         let size = self.ask("Page.getLayoutMetrics", json!({})).await["cssContentSize"].clone();
         let clip = json!({"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1});
-        let asked = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
+        let format = path.extension().and_then(|end| end.to_str()).unwrap();
+        let mut asked = json!({"format": format, "captureBeyondViewport": true, "clip": clip});
+        if format == "webp" {
+            asked["quality"] = json!(WEBP_QUALITY);
+        }
         let taken = self.ask("Page.captureScreenshot", asked).await;
         let bytes = STANDARD.decode(taken["data"].as_str().unwrap()).unwrap();
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -158,6 +182,21 @@ impl Browser {
     /// Types a text where the cursor is.
     pub async fn enter(&mut self, text: &str) {
         self.ask("Input.insertText", json!({ "text": text })).await;
+    }
+
+    /// Types a text into a field in the place of what is there. `field` is a selector.
+    pub async fn fill(&mut self, field: &str, text: &str) {
+        self.evaluate(&format!("document.querySelector({field:?}).select()")).await;
+        self.enter(text).await;
+    }
+
+    /// Presses a key and lets it go: a letter, or `Enter`.
+    pub async fn press(&mut self, key: &str) {
+        let (text, code) = if key == "Enter" { ("\r", 13) } else { (key, 0) };
+        for (kind, text) in [("keyDown", text), ("keyUp", "")] {
+            let event = json!({"type": kind, "key": key, "text": text, "windowsVirtualKeyCode": code});
+            self.ask("Input.dispatchKeyEvent", event).await;
+        }
     }
 
     /// Ends the browser, and waits until it has.

@@ -54,6 +54,8 @@ struct RecordPage {
     groups: Vec<FactGroup>,
     /// Link to the permission request; `None` without one, and if the visitor may see none.
     permission: Option<String>,
+    /// Person who decided that request, and the way; `None` without a decision.
+    decided_by: Option<String>,
     /// Records about the same permission request, oldest first.
     steps: Vec<RecordLine>,
     arguments: Option<LongText>,
@@ -74,6 +76,10 @@ async fn record(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
     visit.expect((STEPS_MAX + 1) * RECORD_MEMORY_BYTES).await?;
     let row = visit.gateway().log.get_activity(visit.caller(), id).await?;
     let steps = steps(visit, &row).await?;
+    let decided_by = match row.consent_id {
+        Some(id) => permissions::decider_of(visit, id).await,
+        None => None,
+    };
     let long = |text: &Option<String>| text.as_deref().map(LongText::of);
     let page = RecordPage {
         nav: visit.nav(Section::Activity),
@@ -87,6 +93,7 @@ async fn record(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
         reason: long(&row.intent_reason),
         groups: groups(&row),
         permission: permission(visit, &row),
+        decided_by,
         steps: steps.iter().rev().map(|step| line(step, visit.now())).collect(),
         arguments: long(&row.arguments),
         response: long(&row.response),

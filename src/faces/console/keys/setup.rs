@@ -7,6 +7,7 @@ use http::StatusCode;
 use super::href_of;
 use crate::domain::known_client::KnownClient;
 use crate::domain::tenant::Action;
+use crate::faces::console::HOME;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::PageVisit;
@@ -49,6 +50,8 @@ struct NewKeyPage<'a> {
     replaced: Option<ReplacedKey>,
     /// URL of the gateway for clients.
     url: &'a str,
+    /// URL of the console, for a key that calls no tools.
+    console: String,
     /// Set-ups of clients; none for a role that has no tools.
     setups: Vec<ClientSetup>,
 }
@@ -80,6 +83,7 @@ pub(super) async fn new_key(
             grants_ended: rotated.grants_ended,
         }),
         url: &url,
+        console: format!("{}{HOME}", visit.base_url()),
         setups,
     };
     visit.show(StatusCode::CREATED, &page).await

@@ -90,7 +90,6 @@ impl RequestCard {
         let buttons = |decisions: &[ConsentDecision]| {
             decisions.iter().filter(|decision| offers(decision)).map(button).collect()
         };
-        let (owner, via) = (row.decided_owner.as_deref(), row.decided_via.as_deref());
         let sees_records = caller.role.may(Action::ReadOwnActivity);
         RequestCard {
             id: row.id.to_string(),
@@ -116,10 +115,7 @@ impl RequestCard {
             state: row.state.as_str().replace('_', " "),
             is_pending,
             meaning: row.state.known().map(|state| state.meaning(&expires.exact())).unwrap_or_default(),
-            decided_by: owner.map(|owner| match via {
-                Some(via) => format!("{owner}, over {via}"),
-                None => owner.to_owned(),
-            }),
+            decided_by: decided_by(view),
             decided: row.decided_at.map(|at| Moment::new(at, visit.now())),
             comment: row.comment.clone(),
             may_not: may_not.map(|why| why.text()),
@@ -131,6 +127,12 @@ impl RequestCard {
             ]),
         }
     }
+}
+
+/// Returns the person who decided a request, and the way; `None` without a decision.
+pub(super) fn decided_by(view: &ConsentView) -> Option<String> {
+    let owner = view.row.decided_owner.as_deref()?;
+    Some(view.row.decided_via.as_deref().map_or(owner.to_owned(), |via| format!("{owner}, over {via}")))
 }
 
 fn button(decision: &ConsentDecision) -> DecisionButton {

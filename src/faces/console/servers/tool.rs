@@ -66,7 +66,7 @@ struct ToolPage {
     set_override: String,
     /// Path of the form that removes the override.
     clear_override: String,
-    /// Link to a try of the tool; `None` for roles without tools, and for a tool that cannot be called.
+    /// Link to a try of the tool; `None` for visitors who cannot call it.
     trial: Option<String>,
     is_waiting: bool,
 }
@@ -100,6 +100,9 @@ fn described(visit: &PageVisit, server: &str, tool: &ToolView) -> ToolPage {
     let is_blocked = tool.state == PinState::Blocked;
     let path = |verb: &str, fits: bool| fits.then(|| path_of(server, verb));
     let nav = visit.nav(Section::Servers);
+    let canonical = format!("{server}:{}", tool.name);
+    let may_try = Section::Try.is_open_to(visit.caller())
+        && visit.gateway().calls.callable_tool(visit.caller(), &canonical).is_some();
     ToolPage {
         csrf: nav.csrf.clone(),
         nav,
@@ -124,8 +127,7 @@ fn described(visit: &PageVisit, server: &str, tool: &ToolView) -> ToolPage {
         override_form: role.may(Action::Approve).then(|| OverrideForm::of(tool)),
         set_override: path_of(server, "override"),
         clear_override: path_of(server, "clear_override"),
-        trial: (tool.state == PinState::Approved && Section::Try.is_open_to(visit.caller()))
-            .then(|| trial::href_of(&format!("{server}:{}", tool.name))),
+        trial: may_try.then(|| trial::href_of(&canonical)),
         definition,
         is_waiting,
     }

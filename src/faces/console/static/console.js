@@ -3,6 +3,7 @@
  *   - the number of permission requests that wait is in the title and the navigation of every page, as it is now,
  *   - the part of a page with data-live is asked for again when its content has changed: "activity" and "permissions" when the server
  *     says so (server-sent events, /console/events), "overview" every 15 s,
+ *   - a page that answers a form gets the address that it names as its own (rel=canonical), so that loading it again sends nothing,
  *   - j and k move between permission requests, a and d from a request to its buttons. A button is pressed as any other.
  * A part is asked for at most every 2 s, never while the page is hidden or paused, and less often after errors. Nothing is asked any
  * more once the session has ended. What comes is the same page, written by the server's templates; it is read without running
@@ -27,6 +28,9 @@
   const kind = region ? region.dataset.live : '';
   let isStopped = false;
   let isPaused = false;
+
+  const place = document.querySelector('link[rel="canonical"]');
+  if (place) history.replaceState(null, '', place.href);
 
   /* what is said: a line at the top of the page, which screen readers read out */
   const line = document.createElement('p');
@@ -61,6 +65,7 @@
     const link = nav.querySelector('a[href="/console/permissions"]');
     if (!link) return;
     link.querySelector('.count')?.remove();
+    link.firstChild.data = `${link.firstChild.data.trim()} `;
     if (now > 0) {
       const [badge, rest] = [document.createElement('span'), document.createElement('span')];
       [badge.className, badge.textContent] = ['count', String(now)];
