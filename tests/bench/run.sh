@@ -7,7 +7,7 @@
 # `tests/bench/run.sh permissions` compares tenants with and without rules and pending requests (six minutes).
 # `tests/bench/run.sh budget` counts instructions and allocations of calls with Valgrind, against tests/bench/budget.json (three
 # minutes); BUDGET_DIR=DIR keeps callgrind's files.
-# `tests/bench/run.sh logins` compares calls with tokens of people and with keys, and has bad tokens beside them (three minutes).
+# `tests/bench/run.sh logins` compares calls with tokens of people and with keys, and has bad tokens beside them (five minutes).
 # Words choose rows by a part of their name: tests/bench/run.sh write
 # `tests/bench/run.sh attacks` has every attack run beside another tenant's calls (four minutes); ATTACK='unknown keys'
 # chooses among them by a part of their names.
