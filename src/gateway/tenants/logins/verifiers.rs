@@ -54,7 +54,7 @@ fn start(count: usize) -> Sender<Job> {
             while let Some((check, told)) = next(&waiting) {
                 // whoever waited may be gone
                 if !told.is_closed() {
-                    let _ = told.send(check.run());
+                    told.send(check.run()).ok();
                 }
             }
         };
