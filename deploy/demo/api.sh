@@ -10,6 +10,7 @@ KEYS=(
   'DEMO_STRICT_KEY agent {"intent_declaration":"required"}'
   'DEMO_AUDITOR_KEY auditor {}'
   'DEMO_OPERATOR_KEY operator {}'
+  'DEMO_APPROVER_KEY approver {}'
   'DEMO_ADMIN_KEY admin {}'
 )
 

@@ -62,7 +62,7 @@ print_commands() {
 
 mcpproxy is running: $url/mcp
 Its console for people: $url/console (log in with a key)
-Its keys, of agents, an auditor, an operator and an admin of the tenant $TENANT, are in $keys_file
+Its keys, of agents, an auditor, an operator, an approver and an admin of the tenant $TENANT, are in $keys_file
 Paste these into another terminal:
 
 source $keys_file
@@ -71,6 +71,9 @@ export PATH="$(dirname "$gateway"):\$PATH"
 # The command line, as the admin of the tenant (for another role: export MCPPROXY_API_KEY=\$DEMO_OPERATOR_KEY)
 export MCPPROXY_URL=\$DEMO_URL MCPPROXY_API_KEY=\$DEMO_ADMIN_KEY
 $gateway doctor
+
+# Risky calls wait for a person: after this, log in to the console with DEMO_APPROVER_KEY, and make the destructive call below
+# $gateway key settings --set policy_mode=by_risk
 
 # An IDE or agent of yours: writes its configuration, with a key of its own (codex, cursor, vscode, gemini, windsurf as well)
 # mcpproxy connect claude-code

@@ -17,7 +17,7 @@ use self::grants::{GrantLine, GrantsShown};
 use super::act::{VisitorAct, perform};
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
-use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia};
+use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia, GrantEffect};
 use crate::domain::tenant::Action;
 use crate::faces::query::params::{ParamNames, Params, one_of};
 use crate::gateway::{ConsentView, DecideRequest, GatewayError};
@@ -54,6 +54,8 @@ struct PermissionsPage {
     /// Link to the next page; `None` if there is none.
     next: Option<String>,
     grants: Vec<GrantLine>,
+    /// True if a remembered decision may let calls run like the one that the page shows, which nobody allowed.
+    runs_on: bool,
     has_more_grants: bool,
 }
 
@@ -62,11 +64,11 @@ pub(super) fn href_of(id: Uuid) -> String {
     format!("{}?request={id}", Section::Permissions.href())
 }
 
-/// Returns the person who decided a request, and the way; `None` without a decision, and for a request that the visitor may not see
+/// Returns what a person decided about a request, and the way; `None` without a decision, and for a request that the visitor may not see
 /// or that cannot be read now.
-pub(super) async fn decider_of(visit: &PageVisit, id: Uuid) -> Option<String> {
+pub(super) async fn decision_of(visit: &PageVisit, id: Uuid) -> Option<String> {
     let view = visit.gateway().consent.get(visit.caller(), id).await.ok()?;
-    card::decided_by(&view)
+    card::decision(&view)
 }
 
 /// Shows the page.
@@ -100,10 +102,14 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
             (views, next.map(|cursor| link(&given, &cursor)))
         }
     };
-    let GrantsShown { lines: grants, has_more: has_more_grants } = match named {
-        Some(_) => GrantsShown::default(),
-        None => grants::load(visit).await?,
+    let one = views.first().filter(|_| named.is_some());
+    let GrantsShown { lines: grants, has_more: has_more_grants } = grants::load(visit, one).await?;
+    let runs_on = |view: &ConsentView| {
+        let is_refused =
+            [ConsentState::Pending, ConsentState::Denied].iter().any(|state| view.row.state == *state);
+        is_refused && grants.iter().any(|grant| grant.effect == GrantEffect::Allow.as_str())
     };
+    let runs_on = one.is_some_and(runs_on);
     let nav = visit.nav(Section::Permissions);
     let option = |option: ConsentState| StateOption { word: option.as_str(), is_chosen: option == state };
     let page = PermissionsPage {
@@ -118,6 +124,7 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         is_further: given.iter().any(|(name, _)| *name == "cursor"),
         next,
         grants,
+        runs_on,
         has_more_grants,
     };
     visit.show(StatusCode::OK, &page).await

@@ -1,10 +1,18 @@
 //! Separation of duties: an operator cannot decide about servers that the same person added (behaviour, section 3).
 
+use super::Servers;
 use crate::domain::id::KeyId;
-use crate::domain::tenant::Role;
+use crate::domain::tenant::{Action, Role};
 use crate::gateway::GatewayError;
 use crate::gateway::tenants::Caller;
 use crate::store::Server;
+
+impl Servers {
+    /// Returns whether a caller may release a server from quarantine and approve its definitions.
+    pub fn may_approve(&self, caller: &Caller, server: &Server) -> bool {
+        caller.role.may(Action::Approve) && forbid_own(caller, server).is_ok()
+    }
+}
 
 /// Refuses an operator who is the person that added the server, or last moved it.
 ///

@@ -165,7 +165,7 @@ async fn a_call_to_a_server_that_was_just_added_waits_and_is_allowed_in_another_
             "robot",
             "website-2019",
             "the new site is online",
-            "Decided by eva, over console",
+            "Allowed by eva, over console",
         ],
     );
     let step = left.evaluate(&format!("{}.innerText", row("consent.decide", "eva"))).await;

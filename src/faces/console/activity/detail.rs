@@ -55,7 +55,7 @@ struct RecordPage {
     /// Link to the permission request; `None` without one, and if the visitor may see none.
     permission: Option<String>,
     /// Person who decided that request, and the way; `None` without a decision.
-    decided_by: Option<String>,
+    decision: Option<String>,
     /// Records about the same permission request, oldest first.
     steps: Vec<RecordLine>,
     arguments: Option<LongText>,
@@ -76,8 +76,8 @@ async fn record(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
     visit.expect((STEPS_MAX + 1) * RECORD_MEMORY_BYTES).await?;
     let row = visit.gateway().log.get_activity(visit.caller(), id).await?;
     let steps = steps(visit, &row).await?;
-    let decided_by = match row.consent_id {
-        Some(id) => permissions::decider_of(visit, id).await,
+    let decision = match row.consent_id {
+        Some(id) => permissions::decision_of(visit, id).await,
         None => None,
     };
     let long = |text: &Option<String>| text.as_deref().map(LongText::of);
@@ -93,7 +93,7 @@ async fn record(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
         reason: long(&row.intent_reason),
         groups: groups(&row),
         permission: permission(visit, &row),
-        decided_by,
+        decision,
         steps: steps.iter().rev().map(|step| line(step, visit.now())).collect(),
         arguments: long(&row.arguments),
         response: long(&row.response),

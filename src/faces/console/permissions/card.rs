@@ -108,7 +108,7 @@ impl RequestCard {
             rule: row.rule.clone(),
             assurance: match view.assurance {
                 Assurance::Client => "an approver or admin, or the person at the agent's own client",
-                Assurance::Approver => "another person, with role approver or admin",
+                Assurance::Approver => "somebody else than who asks, with role approver or admin",
             },
             created: Moment::new(row.created_at, visit.now()),
             expires,
@@ -130,9 +130,17 @@ impl RequestCard {
 }
 
 /// Returns the person who decided a request, and the way; `None` without a decision.
-pub(super) fn decided_by(view: &ConsentView) -> Option<String> {
+fn decided_by(view: &ConsentView) -> Option<String> {
     let owner = view.row.decided_owner.as_deref()?;
     Some(view.row.decided_via.as_deref().map_or(owner.to_owned(), |via| format!("{owner}, over {via}")))
+}
+
+/// Returns what a person decided about a request, and the way; `None` without a decision.
+pub(super) fn decision(view: &ConsentView) -> Option<String> {
+    let is_denial =
+        [ConsentState::Denied, ConsentState::Cancelled].iter().any(|state| view.row.state == *state);
+    let did = if is_denial { "Denied" } else { "Allowed" };
+    Some(format!("{did} by {}", decided_by(view)?))
 }
 
 fn button(decision: &ConsentDecision) -> DecisionButton {

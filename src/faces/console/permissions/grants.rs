@@ -6,7 +6,7 @@ use crate::domain::consent::GrantEffect;
 use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::page_visit::PageVisit;
-use crate::gateway::{Caller, GatewayError};
+use crate::gateway::{Caller, ConsentView, GatewayError};
 use crate::store::ConsentGrant;
 
 /// Most grants that are shown.
@@ -45,15 +45,21 @@ pub(super) struct GrantsShown {
     pub(super) has_more: bool,
 }
 
-/// Loads the grants that a visitor may see.
+/// Loads the grants that a visitor may see: all, or those about the tool and the key of one request.
 ///
 /// # Errors
 /// Error of the use case.
-pub(super) async fn load(visit: &PageVisit) -> Result<GrantsShown, GatewayError> {
+pub(super) async fn load(visit: &PageVisit, of: Option<&ConsentView>) -> Result<GrantsShown, GatewayError> {
     let fetched = i64::try_from(GRANTS_MAX).unwrap_or(0) + 1;
     let rows = visit.gateway().consent.list_grants(visit.caller(), Uuid::max(), fetched).await?;
-    let lines = rows.iter().take(GRANTS_MAX).map(|grant| line(visit, grant)).collect();
-    Ok(GrantsShown { lines, has_more: rows.len() > GRANTS_MAX })
+    let is_of = |grant: &&ConsentGrant| {
+        of.is_none_or(|view| {
+            let row = &view.row;
+            (&grant.server, &grant.tool, grant.principal) == (&row.server, &row.tool, row.principal)
+        })
+    };
+    let lines = rows.iter().take(GRANTS_MAX).filter(is_of).map(|grant| line(visit, grant)).collect();
+    Ok(GrantsShown { lines, has_more: of.is_none() && rows.len() > GRANTS_MAX })
 }
 
 fn line(visit: &PageVisit, grant: &ConsentGrant) -> GrantLine {

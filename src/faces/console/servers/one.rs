@@ -103,6 +103,9 @@ struct ServerPage {
     auto_approve: bool,
     error: Option<LongText>,
     buttons: Vec<ActButton>,
+    is_quarantined: bool,
+    /// True if the visitor may release the server.
+    may_approve: bool,
     /// Login of the gateway at the server; `None` without one.
     login: Option<LoginShown>,
     /// Names of the headers, whose values are never shown.
@@ -214,6 +217,8 @@ fn described(
         last_ok: server.last_ok_at.map(|at| Moment::new(at, visit.now())),
         created: Moment::new(server.created_at, visit.now()),
         auto_approve: server.auto_approve,
+        is_quarantined: server.quarantined,
+        may_approve: visit.gateway().servers.may_approve(visit.caller(), server),
         error: last_error(server).map(|error| LongText::of(&error)),
         buttons: buttons(visit, server),
         login,
@@ -228,7 +233,8 @@ fn described(
 /// Returns the acts that fit the state of a server and the role of the visitor.
 fn buttons(visit: &PageVisit, server: &ServerView) -> Vec<ActButton> {
     let role = visit.caller().role;
-    let (changes, approves) = (role.may(Action::ChangeServers), role.may(Action::Approve));
+    let changes = role.may(Action::ChangeServers);
+    let approves = visit.gateway().servers.may_approve(visit.caller(), server);
     let acts = [
         ("enable", "Enable", changes && !server.enabled),
         ("disable", "Disable", changes && server.enabled),

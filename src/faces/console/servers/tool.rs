@@ -56,6 +56,8 @@ struct ToolPage {
     /// Path of the form that approves the definition; `None` without the right, if there is nothing to approve, and
     /// for a definition that is not shown whole.
     approve: Option<String>,
+    /// True if the visitor's role approves definitions, and not those of this server: the same person added it.
+    is_others_to_approve: bool,
     /// Path of the form that blocks the tool; `None` without the right, and for a blocked one.
     block: Option<String>,
     /// Path of the form that lifts the block; `None` without the right, and without a block.
@@ -80,10 +82,12 @@ pub(super) async fn show(visit: &PageVisit, server: &str, name: &str) -> Result<
         return Err(GatewayError::NotFound("tool"));
     }
     let tool = visit.gateway().servers.get_tool(visit.caller(), server, name).await?;
-    visit.show(StatusCode::OK, &described(visit, server, &tool)).await
+    let of = visit.gateway().servers.get_server(visit.caller(), server).await?;
+    let may_approve = visit.gateway().servers.may_approve(visit.caller(), &of);
+    visit.show(StatusCode::OK, &described(visit, (server, may_approve), &tool)).await
 }
 
-fn described(visit: &PageVisit, server: &str, tool: &ToolView) -> ToolPage {
+fn described(visit: &PageVisit, (server, may_approve): (&str, bool), tool: &ToolView) -> ToolPage {
     let role = visit.caller().role;
     let (tier, description) = facts(tool, visit.caller().settings.unannotated_tools);
     let approved = tool.approved_definition.as_deref();
@@ -121,10 +125,11 @@ fn described(visit: &PageVisit, server: &str, tool: &ToolView) -> ToolPage {
         is_compared: approved.is_some(),
         has_more_changes: diff.is_cut || diff.changes.len() > changes.len(),
         changes,
-        approve: path("approve", is_waiting && definition.left_out.is_none() && role.may(Action::Approve)),
+        approve: path("approve", is_waiting && definition.left_out.is_none() && may_approve),
+        is_others_to_approve: is_waiting && role.may(Action::Approve) && !may_approve,
         block: path("block", !is_blocked && role.may(Action::ChangeServers)),
-        unblock: path("unblock", is_blocked && role.may(Action::Approve)),
-        override_form: role.may(Action::Approve).then(|| OverrideForm::of(tool)),
+        unblock: path("unblock", is_blocked && may_approve),
+        override_form: may_approve.then(|| OverrideForm::of(tool)),
         set_override: path_of(server, "override"),
         clear_override: path_of(server, "clear_override"),
         trial: may_try.then(|| trial::href_of(&canonical)),

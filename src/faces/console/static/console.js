@@ -39,7 +39,9 @@
   said.setAttribute('role', 'status');
   line.append(said);
   document.querySelector('main').prepend(line);
+  let isCount = false; // what is said is the number of requests
   const say = (text) => {
+    isCount = false;
     if (said.textContent !== text) said.textContent = text;
   };
   const stop = (text) => {
@@ -59,7 +61,10 @@
   /* number of requests that wait */
   let waiting = Number.parseInt(nav.querySelector('.count')?.textContent ?? '0', 10) || 0;
   const count = (now) => {
-    if (now > waiting) say(now === 1 ? 'A permission request waits.' : `${now} permission requests wait.`);
+    if (now > waiting || isCount) {
+      say(now === 0 ? '' : now === 1 ? 'A permission request waits.' : `${now} permission requests wait.`);
+      isCount = true;
+    }
     waiting = now;
     document.title = now > 0 ? `(${now}) ${title}` : title;
     const link = nav.querySelector('a[href="/console/permissions"]');
