@@ -37,7 +37,7 @@ async fn click(browser: &mut Browser, text: &str) {
     browser.follow(&format!("{found}.click()")).await;
 }
 
-/// What somebody can read on the page.
+/// Text of the page as somebody reads it.
 async fn read(browser: &mut Browser) -> String {
     browser.evaluate("document.body.innerText").await.as_str().unwrap().to_owned()
 }

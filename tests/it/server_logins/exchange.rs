@@ -16,7 +16,7 @@ use crate::support::{
 /// Grant of RFC 8693.
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
-/// What callers without a person's token are told.
+/// Text for callers without a person's token.
 const NO_PERSON: &str = "Server 'up' needs a person's login: log in with your organisation's account";
 
 /// Three replicas, a tenant with people, and a server that takes what their provider gives in exchange for their tokens.

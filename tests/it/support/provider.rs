@@ -44,7 +44,7 @@ impl Provider {
         Provider::of_registered_clients_for(600).await
     }
 
-    /// The same with tokens that live so many seconds.
+    /// `tests/clients/oidc_provider.mjs` without metadata documents, whose tokens live so many seconds.
     pub async fn of_registered_clients_for(token_s: u32) -> Provider {
         Provider::start(node(), "oidc_provider.mjs", token_s, &["--no-documents"]).await
     }
