@@ -39,10 +39,11 @@ impl ExplainForm {
     /// Takes the fields of the form.
     pub(super) fn of(visit: &PageVisit) -> ExplainForm {
         let field = |name| visit.field(name).trim().to_owned();
+        let other = field("key_other");
         ExplainForm {
             tool: field("tool"),
             args: field("args"),
-            key: field("key_id"),
+            key: if other.is_empty() { field("key_id") } else { other },
             variant: field("tool_variant"),
             endpoint: field("endpoint"),
         }
