@@ -28,7 +28,14 @@ async fn a_form_that_adds_a_server_keeps_what_was_typed() {
             "{page:?}"
         );
         assert_eq!(form_to(&page.text, "/create").as_deref(), Some("/console/servers/create"));
+        assert!(
+            attributes(&page.text, "href").contains(&"/console/servers/up".to_owned()),
+            "the list stays: {page:?}"
+        );
     }
+    let page = visitor.post("/console/servers/create", &typed("new", "notaurl", "")).await;
+    page.expect(400);
+    assert!(page.text.contains("such as https://host/mcp"), "{page:?}");
     for url in ["http://h.example/?key=s3cret", "http://u:s3cret@h.example/"] {
         let page = visitor.post("/console/servers/create", &typed("NO NAME", url, "")).await;
         page.expect(400);
