@@ -149,7 +149,7 @@ async fn a_call_to_a_server_that_was_just_added_waits_and_is_allowed_in_another_
     click(&mut left, "Activity").await;
     let row = |tool: &str, who: &str| {
         format!(
-            "[...document.querySelectorAll('tbody tr')].find(row => row.innerText.includes('{tool}') &&
+            "[...document.querySelectorAll('tbody tr')].find(row => row.cells[2]?.innerText.split(' ')[0] === '{tool}' &&
                 row.innerText.includes('success') && row.innerText.includes('{who}'))"
         )
     };

@@ -62,7 +62,7 @@ pub(super) fn limits(visit: &PageVisit) -> Result<Map<String, Value>, GatewayErr
 pub(super) struct FormNotice {
     /// Sentence about the fault.
     pub(super) says: String,
-    /// What to do about it; empty where the fault says it.
+    /// Next step; empty where the fault names it.
     pub(super) next_step: &'static str,
     /// Beginning of the sentence about what is not shown again; `None` if all is.
     pub(super) left_out: Option<&'static str>,
