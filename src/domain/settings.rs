@@ -1,8 +1,10 @@
 //! Settings of keys, tenants and the deployment, and their combination (behaviour, section 3).
 
+mod about;
 mod accepted;
 mod stored;
 
+pub use self::about::{about, about_word};
 pub use self::accepted::{accepted, names_of_tenants, words};
 
 use serde::{Deserialize, Serialize};

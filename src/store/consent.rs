@@ -6,6 +6,7 @@ mod decision;
 mod events;
 mod fence;
 mod grants;
+mod key_names;
 mod lost_events;
 mod pending;
 mod read;

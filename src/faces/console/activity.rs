@@ -18,6 +18,8 @@ use super::moment::{Moment, duration};
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
 use super::text::short;
+use crate::domain::activity::{RecordKind, Status};
+use crate::domain::json;
 use crate::domain::tenant::Action;
 use crate::faces::query::activity::{PARAMS, RECORD_MEMORY_BYTES, before, filter};
 use crate::faces::query::cursor::{CursorPage, encode};
@@ -72,6 +74,8 @@ struct ActivityPage {
     /// True if one of `more` is filled in.
     is_more_open: bool,
     is_filtered: bool,
+    /// Status words, each with its class and its meaning.
+    status_words: [(&'static str, &'static str, &'static str); Status::ALL.len()],
     /// True if the page is not the first one.
     is_further: bool,
     /// True if new records appear on the page.
@@ -111,6 +115,7 @@ async fn records(visit: &PageVisit) -> Result<Response, GatewayError> {
         fields: filter_form::first(&given),
         is_more_open: more.iter().any(|field| !field.value.is_empty()),
         more,
+        status_words: status_words(),
         is_filtered: given.iter().any(|(name, _)| !PAGING.contains(name)),
         is_further: given.iter().any(|(name, _)| *name == "cursor"),
         is_live: status == StatusCode::OK && !given.iter().any(|(name, _)| STILL.contains(name)),
@@ -178,7 +183,7 @@ fn line(row: &ActivityRow, now: DateTime<Utc>) -> RecordLine {
         href: href_of(row),
         at: Moment::new(row.started_at, now),
         server: name(&row.server),
-        tool: name(&row.tool),
+        tool: short(&tool_of(row), NAME_CHARS_MAX),
         intent: name(&row.intent_type),
         status: short(&row.status, NAME_CHARS_MAX),
         tone: tone(&row.status),
@@ -186,6 +191,24 @@ fn line(row: &ActivityRow, now: DateTime<Utc>) -> RecordLine {
         duration: row.duration_ms.map(duration).unwrap_or_default(),
         who: name(&row.owner),
         key_name: name(&row.key_name),
+    }
+}
+
+/// Returns the tool of a record; of one about a permission request the step, the tool of the request, and the decision if the record
+/// is about one: `consent.decide (write_file: reject_once)`.
+fn tool_of(row: &ActivityRow) -> String {
+    let tool = row.tool.clone().unwrap_or_default();
+    if row.kind != RecordKind::Consent.as_str() {
+        return tool;
+    }
+    let arguments = row.arguments.as_deref().unwrap_or_default();
+    let [requested, body] = json::find_members(arguments, ["tool", "body"]).unwrap_or_default();
+    let [decision] = json::find_members(body.unwrap_or_default(), ["decision"]).unwrap_or_default();
+    let text = |raw: Option<&str>| raw.and_then(|raw| serde_json::from_str::<String>(raw).ok());
+    match (text(requested), text(decision)) {
+        (None, _) => tool,
+        (Some(requested), None) => format!("{tool} ({requested})"),
+        (Some(requested), Some(decision)) => format!("{tool} ({requested}: {decision})"),
     }
 }
 
@@ -202,6 +225,26 @@ fn tone(status: &str) -> &'static str {
         "blocked" | "rejected" | "cancelled" => "held",
         _ => "bad",
     }
+}
+
+/// Returns the status words of records, each with its class and its meaning.
+fn status_words() -> [(&'static str, &'static str, &'static str); Status::ALL.len()] {
+    Status::ALL.map(|status| {
+        let meaning = match status {
+            Status::Success => "The server answered; of an act of a person: it was done.",
+            Status::UpstreamError => "The server answered that it failed.",
+            Status::Error => "The gateway failed, or lost the server; the message says whether the call may have run.",
+            Status::Blocked => {
+                "Refused by a check, a policy, a person or a role; nothing ran. A call that waits for a person is here too."
+            }
+            Status::Rejected => "A limit or an unreachable server stood in the way; nothing ran.",
+            Status::Cancelled => "The caller took it back; the message says whether it may have run.",
+            Status::Unknown => "The replica that ran it died before the end: it may have run.",
+            Status::Pending => "It has not ended yet.",
+            Status::Waiting => "It waits for a person.",
+        };
+        (status.as_str(), tone(status.as_str()), meaning)
+    })
 }
 
 #[cfg(test)]

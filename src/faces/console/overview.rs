@@ -17,15 +17,31 @@ use crate::store::CallSummary;
 const TOOLS_MAX: usize = 5;
 /// Most servers in a list.
 const SERVERS_MAX: usize = 20;
+/// Most servers that are named beside what waits at them.
+const WAITING_SERVERS_MAX: usize = 10;
 /// Longest name in a list, in characters.
 const NAME_CHARS_MAX: usize = 80;
 
 /// Number of things that wait for a person, with a link to them.
 pub(super) struct WaitingThings {
-    /// Link to them.
-    pub(super) href: &'static str,
+    /// Link to them: the page of the one server that has them, or a list.
+    pub(super) href: String,
     /// Number and kind, such as `2 permission requests`.
     pub(super) what: String,
+    /// Servers that have them, those with the most first.
+    pub(super) servers: Vec<WaitingServer>,
+    /// Number of servers that have some and are not listed.
+    pub(super) more_servers: usize,
+}
+
+/// Server at which something waits for a person.
+pub(super) struct WaitingServer {
+    /// Name of the server.
+    pub(super) name: String,
+    /// Path of its page.
+    pub(super) href: String,
+    /// Number of things that wait there, at least 1.
+    pub(super) number: usize,
 }
 
 /// Server in trouble.
@@ -137,19 +153,44 @@ fn counted(number: i64, noun: &str) -> String {
 }
 
 fn waiting(requests: i64, states: &[(&str, &ServerState)]) -> Vec<WaitingThings> {
-    let sum = |of: fn(&ServerState) -> usize| {
-        i64::try_from(states.iter().map(|(_, state)| of(state)).sum::<usize>()).unwrap_or(i64::MAX)
-    };
-    let tools = sum(|state| state.pending + state.changed);
-    let quarantined = sum(|state| usize::from(state.quarantined));
-    let [permissions, servers] = [Section::Permissions.href(), Section::Servers.href()];
-    let things = [
-        (requests, permissions, counted(requests, "permission request")),
-        (tools, servers, format!("{} to review", counted(tools, "tool"))),
-        (quarantined, servers, format!("{} in quarantine", counted(quarantined, "server"))),
-    ];
-    let things = things.into_iter().filter(|(number, ..)| *number > 0);
-    things.map(|(_, href, what)| WaitingThings { href, what }).collect()
+    let requests = (requests > 0).then(|| WaitingThings {
+        href: Section::Permissions.href().to_owned(),
+        what: counted(requests, "permission request"),
+        servers: Vec::new(),
+        more_servers: 0,
+    });
+    let tools = at_servers(
+        states,
+        |state| state.pending + state.changed,
+        |number| format!("{} to review", counted(number, "tool")),
+    );
+    let quarantined = at_servers(
+        states,
+        |state| usize::from(state.quarantined),
+        |number| format!("{} in quarantine", counted(number, "server")),
+    );
+    [requests, tools, quarantined].into_iter().flatten().collect()
+}
+
+/// Returns what waits at servers, with the servers that have the most of it; `None` if nothing does.
+fn at_servers(
+    states: &[(&str, &ServerState)],
+    number_of: fn(&ServerState) -> usize,
+    what: fn(i64) -> String,
+) -> Option<WaitingThings> {
+    let all = states.iter().map(|(name, state)| WaitingServer {
+        name: (*name).to_owned(),
+        href: format!("{}/{name}", Section::Servers.href()),
+        number: number_of(state),
+    });
+    let mut servers: Vec<_> = all.filter(|server| server.number > 0).collect();
+    let sum = servers.iter().map(|server| server.number).sum::<usize>();
+    servers.sort_by(|one, other| other.number.cmp(&one.number).then_with(|| one.name.cmp(&other.name)));
+    let more_servers = servers.len().saturating_sub(WAITING_SERVERS_MAX);
+    servers.truncate(WAITING_SERVERS_MAX);
+    let first = servers.first()?;
+    let href = if servers.len() == 1 { first.href.clone() } else { Section::Servers.href().to_owned() };
+    Some(WaitingThings { href, what: what(i64::try_from(sum).unwrap_or(i64::MAX)), servers, more_servers })
 }
 
 fn trouble((name, state): (&str, &ServerState)) -> Option<TroubledServer> {

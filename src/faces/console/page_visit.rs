@@ -18,6 +18,7 @@ use url::form_urlencoded;
 use super::gate::{Visit, to_login};
 use super::nav::{Nav, Section};
 use super::{HOME, page, record};
+use crate::domain::consent::MayNotDecide;
 use crate::domain::id::TenantId;
 use crate::domain::json;
 use crate::domain::reason::Language;
@@ -327,7 +328,7 @@ impl PageVisit {
 
     /// Returns the page for a failure.
     pub(super) fn failed(&self, here: Section, error: &GatewayError) -> Response {
-        self.failed_with(here, error, &error.to_string())
+        self.failed_with(here, error, &plain(error))
     }
 
     /// Returns the page for a failure that another text tells of.
@@ -352,6 +353,31 @@ impl PageVisit {
         out.push('}');
         out
     }
+}
+
+/// Returns a failure in words for a person. What the API says of keys and roles is said of the visitor.
+fn plain(error: &GatewayError) -> String {
+    let text = error.to_string();
+    match error {
+        GatewayError::MayNotDecide(MayNotDecide::NotApprover) => {
+            "Your role may not decide permission requests. It takes the role approver or admin.".to_owned()
+        }
+        GatewayError::Forbidden(_) => of_role(&text).unwrap_or(text),
+        _ => text,
+    }
+}
+
+/// Returns the text about a role that may not do something; `None` for another text.
+fn of_role(text: &str) -> Option<String> {
+    let (role, may) =
+        text.strip_prefix("a key of role ")?.split_once(" may not do this; it takes one of ")?;
+    let may: Vec<&str> = may.split(", ").filter(|role| *role != Role::Platform.as_str()).collect();
+    let takes = match may.as_slice() {
+        [] => "Only the platform operator may.".to_owned(),
+        [one] => format!("It takes the role {one}."),
+        [others @ .., last] => format!("It takes the role {} or {last}.", others.join(", ")),
+    };
+    Some(format!("Your role, {role}, may not do this. {takes} Ask somebody who has it."))
 }
 
 /// Returns status and title of the page for a failure.

@@ -1,7 +1,10 @@
 //! The page of permission requests: those that wait for a person, one that is named, and what people had remembered.
 
 mod card;
+mod decided;
 mod grants;
+
+pub(super) use self::card::verdict;
 
 use std::sync::Arc;
 
@@ -13,6 +16,7 @@ use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
 use self::card::RequestCard;
+use self::decided::DecidedNotice;
 use self::grants::{GrantLine, GrantsShown};
 use super::act::{VisitorAct, perform};
 use super::nav::{Nav, Section};
@@ -24,7 +28,7 @@ use crate::gateway::{ConsentView, DecideRequest, GatewayError};
 use crate::store::ConsentFilter;
 
 /// Parameters of the page.
-const PARAMS: ParamNames = &["request", "state", "cursor", "limit"];
+const PARAMS: ParamNames = &["request", "state", "decided", "cursor", "limit"];
 /// Memory of a request on a page, in bytes: as loaded, and as text.
 const REQUEST_MEMORY_BYTES: usize = 20 * 1024;
 
@@ -54,6 +58,8 @@ struct PermissionsPage {
     /// True if the page shows requests that wait.
     is_inbox: bool,
     states: Vec<StateOption>,
+    /// Notice about the request that the visitor has just decided; `None` without one.
+    decided: Option<DecidedNotice>,
     cards: Vec<RequestCard>,
     /// True if the page is not the first one.
     is_further: bool,
@@ -74,7 +80,7 @@ pub(super) fn href_of(id: Uuid) -> String {
 /// or that cannot be read now.
 pub(super) async fn decision_of(visit: &PageVisit, id: Uuid) -> Option<String> {
     let view = visit.gateway().consent.get(visit.caller(), id).await.ok()?;
-    card::decision(&view)
+    verdict(&view)
 }
 
 /// Shows the page.
@@ -102,9 +108,17 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
             (vec![consent.get(visit.caller(), id).await?], None)
         }
         None => {
-            let before = page.after(None, |key| Uuid::try_parse(key).ok().map(Some))?;
-            let decided_by = (chosen == DECIDED_BY_ME).then_some(visit.caller().key);
-            let filter = ConsentFilter { state, decided_by, before, ..ConsentFilter::default() };
+            let last = page.after(None, |key| Uuid::try_parse(key).ok().map(Some))?;
+            // of those that wait, the oldest ends first
+            let is_inbox = state == Some(ConsentState::Pending);
+            let filter = ConsentFilter {
+                state,
+                decided_by: (chosen == DECIDED_BY_ME).then_some(visit.caller().key),
+                before: last.filter(|_| !is_inbox),
+                after: last.filter(|_| is_inbox),
+                is_oldest_first: is_inbox,
+                ..ConsentFilter::default()
+            };
             let mut views = consent.list(visit.caller(), filter, page.fetch()).await?;
             let (shown, next) = page.split(&views, |view| view.row.id.to_string());
             let shown = shown.len();
@@ -119,6 +133,8 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
             && grants.iter().any(|grant| grant.effect == GrantEffect::Allow.as_str())
     };
     let runs_on = one.is_some_and(runs_on);
+    let names = consent.key_names(visit.caller(), &views).await?;
+    let card = |view: &ConsentView| RequestCard::of(visit, view, names.get(&view.row.principal));
     let nav = visit.nav(Section::Permissions);
     let option = |word: &&'static str| StateOption {
         word,
@@ -133,7 +149,8 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         is_own: !visit.caller().role.may(Action::SeeConsent),
         is_inbox: state == Some(ConsentState::Pending),
         states: words.iter().map(option).collect(),
-        cards: views.iter().map(|view| RequestCard::of(visit, view)).collect(),
+        decided: DecidedNotice::of(visit, params.text("decided")).await,
+        cards: views.iter().map(card).collect(),
         is_further: given.iter().any(|(name, _)| *name == "cursor"),
         next,
         grants,
@@ -157,10 +174,10 @@ fn link(given: &[(&'static str, String)], cursor: &str) -> String {
     format!("{}?{}", Section::Permissions.href(), query.finish())
 }
 
-/// Decides a permission request, and shows it as it is then.
+/// Decides a permission request, and leads to those that wait, with a notice of what was decided.
 pub(super) async fn decide(Path(id): Path<String>, visit: PageVisit) -> Response {
     let decided = decision(&visit, &id).await;
-    let to = decided.as_ref().map(|view| href_of(view.row.id)).unwrap_or_default();
+    let to = decided.as_ref().map(|view| decided::href_after(view.row.id)).unwrap_or_default();
     visit.answer_act(Section::Permissions, &to, decided.map(drop))
 }
 

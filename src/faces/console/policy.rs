@@ -2,6 +2,7 @@
 
 mod draft;
 mod explanation;
+mod key_choice;
 mod replay;
 
 use std::sync::Arc;
@@ -11,8 +12,9 @@ use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
 
-use self::draft::{Editor, PolicyDraft};
+use self::draft::{EXAMPLES, Editor, PolicyDraft};
 use self::explanation::{ExplainForm, Explanation};
+use self::key_choice::KeyChoice;
 use self::replay::CheckedDraft;
 use super::act::{VisitorAct, perform};
 use super::moment::Moment;
@@ -60,7 +62,11 @@ struct PolicyPage {
     editor: Option<Editor>,
     checked: Option<CheckedDraft>,
     explain: ExplainForm,
+    /// Keys whose call can be explained.
+    keys: KeyChoice,
     explanation: Option<Explanation>,
+    /// Rules to begin with: what each does, and its text.
+    examples: &'static [(&'static str, &'static str)],
     versions: Vec<VersionLine>,
     has_more_versions: bool,
 }
@@ -125,8 +131,10 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
         rules: shown.map(|rules| LongText::of(&indented(&rules))),
         editor,
         checked: answers.checked,
+        keys: KeyChoice::load(visit, &answers.explain.key).await?,
         explain: answers.explain,
         explanation: answers.explanation,
+        examples: &EXAMPLES,
         versions: versions.iter().map(|row| line(visit, row, version)).collect(),
         has_more_versions,
     };

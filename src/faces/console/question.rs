@@ -1,5 +1,7 @@
 //! Questions that come before acts which take something away.
 
+use std::borrow::Cow;
+
 use askama::Template;
 
 use super::nav::{Nav, Section};
@@ -10,7 +12,7 @@ pub(super) struct ActQuestion {
     /// Act in words, for the heading and the button.
     pub(super) act: String,
     /// Consequences of the act.
-    pub(super) says: &'static str,
+    pub(super) says: Cow<'static, str>,
     /// Words of the link that does nothing.
     pub(super) keep: &'static str,
     /// Last part of the path of the act.

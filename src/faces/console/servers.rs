@@ -72,7 +72,7 @@ struct ServersPage {
     may_approve: bool,
     /// Programs of the deployment that the tenant may run.
     commands: Vec<String>,
-    /// Fault of the form, which is shown alone then; `None` for the list.
+    /// Fault of the form that was sent; `None` without one.
     again: Option<FormNotice>,
     /// Content of the form.
     typed: TypedServer,
@@ -144,6 +144,12 @@ pub(super) async fn list(visit: PageVisit) -> Response {
 }
 
 async fn servers(visit: &PageVisit) -> Result<Response, GatewayError> {
+    let page = listed(visit).await?;
+    visit.show(StatusCode::OK, &page).await
+}
+
+/// Returns the page with the servers that the address asks for, and empty forms.
+async fn listed(visit: &PageVisit) -> Result<ServersPage, GatewayError> {
     visit.caller().authorise(Action::SeeServers)?;
     visit.needs_tenant()?;
     let page = Params::of(&visit.given(PAGE)?, PAGE)?.page()?;
@@ -156,12 +162,11 @@ async fn servers(visit: &PageVisit) -> Result<Response, GatewayError> {
         let state = states.as_ref().and_then(|states| states.get(&server.name));
         line(visit, server, state)
     };
-    let page = ServersPage {
+    Ok(ServersPage {
         servers: shown.iter().map(line).collect(),
         next: next.map(|cursor| format!("{}?limit={}&cursor={cursor}", Section::Servers.href(), page.limit)),
         ..forms(visit)
-    };
-    visit.show(StatusCode::OK, &page).await
+    })
 }
 
 /// Returns the page with its forms, which are empty, and no server.
@@ -180,11 +185,10 @@ fn forms(visit: &PageVisit) -> ServersPage {
     }
 }
 
-/// Shows the form that adds a server again, with what was typed, after a fault.
+/// Shows the page again after a fault, with what was typed in the form that adds a server.
 async fn add_again(visit: &PageVisit, error: &GatewayError) -> Result<Response, GatewayError> {
-    visit.expect(LIST_MEMORY_BYTES).await?;
     let (again, typed) = (Some(FormNotice::of(visit, error)), TypedServer::of(visit));
-    let page = ServersPage { again, typed, ..forms(visit) };
+    let page = ServersPage { again, typed, ..listed(visit).await? };
     visit.show(status_of(error).0, &page).await
 }
 

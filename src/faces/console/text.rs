@@ -38,6 +38,21 @@ pub(super) fn short(text: &str, chars_max: usize) -> String {
     }
 }
 
+/// Returns a number of bytes for reading, such as `16 MiB`; empty for less than 1 KiB.
+pub(super) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => String::new(),
+        1024..1_048_576 => format!("{} KiB", tenths(bytes, 1024)),
+        _ => format!("{} MiB", tenths(bytes, 1_048_576)),
+    }
+}
+
+/// Returns a number of units with one digit behind the point, where there is one.
+fn tenths(number: u64, unit: u64) -> String {
+    let (whole, tenth) = (number / unit, number % unit * 10 / unit);
+    if tenth == 0 { whole.to_string() } else { format!("{whole}.{tenth}") }
+}
+
 /// Returns JSON text with a line for each value. Names, strings and numbers stay as they are spelt.
 pub(super) fn indented(json: &str) -> String {
     indented_within(json, usize::MAX).text
@@ -115,6 +130,12 @@ mod tests {
         let cut = indented_within(&deep, 1000);
         assert!(cut.text.len() < 1100 && cut.left_out.is_some_and(|left| left > 1_900_000));
         assert_eq!(indented_within("[1]", 1000).left_out, None);
+    }
+
+    #[test]
+    fn sizes_are_for_reading() {
+        let sizes = [1023, 1024, 1600, 16 << 20, 256 << 20].map(size);
+        assert_eq!(sizes, ["", "1 KiB", "1.5 KiB", "16 MiB", "256 MiB"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The page on which a person tries a tool: a form made from its input schema, what would become of the call, and what came of it.
 //! Calls pass the same pipeline as those of agents.
 
+mod asked;
 mod fields;
 mod forecast;
 mod outcome;
@@ -17,6 +18,7 @@ use http::StatusCode;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use url::form_urlencoded::Serializer;
 
+use self::asked::AskedShown;
 use self::fields::ArgumentForm;
 use self::forecast::Forecast;
 use self::outcome::OutcomeShown;
@@ -34,18 +36,22 @@ use crate::faces::query::params::{ParamNames, Params};
 use crate::gateway::{GatewayError, Tool, ToolRequest};
 
 /// Parameters of the page.
-const PARAMS: ParamNames = &["tool", "contains", "cursor", "limit"];
+const PARAMS: ParamNames = &["tool", "asked", "contains", "cursor", "limit"];
 /// Name of the page in the activity log, where its role is refused.
 const WHAT: &str = "tools.try";
 /// Memory of the list, in bytes: as loaded, and as text.
 const LIST_MEMORY_BYTES: usize = 256 * 1024;
 /// Longest name in the list, in characters.
 const NAME_CHARS_MAX: usize = 300;
+/// Longest description in the list, in characters.
+const DESCRIPTION_CHARS_MAX: usize = 160;
 
 /// Tool in the list.
 struct TrialLine {
     name: String,
     href: String,
+    /// First line of the description, in the server's words; empty without one.
+    description: String,
 }
 
 #[derive(Template)]
@@ -69,7 +75,7 @@ struct WordOption {
 struct TrialPage {
     nav: Nav,
     csrf: String,
-    /// Path of the page, without what a form has sent.
+    /// Path of the page, without what a form has sent; with the permission request of the call that it sent.
     place: String,
     name: String,
     /// Name as a field of a form has it.
@@ -86,6 +92,8 @@ struct TrialPage {
     /// Reason why the form was not understood; `None` if it was.
     failure: Option<String>,
     forecast: Option<Forecast>,
+    /// Permission request of the call, which goes before `outcome`; `None` if it asked nobody.
+    asked: Option<AskedShown>,
     outcome: Option<OutcomeShown>,
 }
 
@@ -144,9 +152,15 @@ async fn page(visit: &PageVisit) -> Result<Response, GatewayError> {
         reason: String::new(),
         json: String::new(),
     };
-    let forecast = forecast::bare(visit, asked.variant, asked.request("{}".to_owned())).await;
     let mut page = described(visit, (&tool, tier), &asked);
-    page.forecast = Some(forecast);
+    match params.text("asked") {
+        // a page that follows a request does not count against the rate of the key
+        Some(id) => page.follow(AskedShown::named(visit, name, id).await?),
+        None => {
+            let forecast = forecast::bare(visit, asked.variant, asked.request("{}".to_owned())).await;
+            page.forecast = Some(forecast);
+        }
+    }
     visit.show(StatusCode::OK, &page).await
 }
 
@@ -156,18 +170,22 @@ async fn list(visit: &PageVisit, params: &Params) -> Result<Response, GatewayErr
     let contains = params.text("contains").unwrap_or_default();
     visit.expect(LIST_MEMORY_BYTES).await?;
     let wanted = (contains, after.as_str());
-    let names = visit.gateway().calls.callable_names(visit.caller(), wanted, page.limit + 1).await;
-    let has_more = names.len() > page.limit;
-    let shown = names.get(..page.limit).unwrap_or(&names);
+    let tools = visit.gateway().calls.callable_tools(visit.caller(), wanted, page.limit + 1).await;
+    let has_more = tools.len() > page.limit;
+    let shown = tools.get(..page.limit).unwrap_or(&tools);
     let next = shown.last().filter(|_| has_more).map(|last| {
         let mut query = Serializer::new(String::new());
         if !contains.is_empty() {
             query.append_pair("contains", contains);
         }
-        query.append_pair("limit", &page.limit.to_string()).append_pair("cursor", &encode(last));
+        query.append_pair("limit", &page.limit.to_string()).append_pair("cursor", &encode(&last.canonical));
         format!("{}?{}", Section::Try.href(), query.finish())
     });
-    let line = |name: &String| TrialLine { name: short(name, NAME_CHARS_MAX), href: href_of(name) };
+    let line = |tool: &Arc<Tool>| TrialLine {
+        name: short(&tool.canonical, NAME_CHARS_MAX),
+        href: href_of(&tool.canonical),
+        description: first_line(tool.shape.description()),
+    };
     let page = TrialsPage {
         nav: visit.nav(Section::Try),
         contains: contains.to_owned(),
@@ -175,6 +193,12 @@ async fn list(visit: &PageVisit, params: &Params) -> Result<Response, GatewayErr
         next,
     };
     visit.show(StatusCode::OK, &page).await
+}
+
+/// Returns the first line of a description that says something, cut.
+fn first_line(description: &str) -> String {
+    let line = description.lines().map(str::trim).find(|line| !line.is_empty());
+    short(line.unwrap_or_default(), DESCRIPTION_CHARS_MAX)
 }
 
 fn find(visit: &PageVisit, name: &str) -> Result<(Arc<Tool>, Tier), GatewayError> {
@@ -211,6 +235,15 @@ fn described(visit: &PageVisit, (tool, tier): (&Tool, Tier), asked: &AskedCall) 
         json: asked.json.clone(),
         failure: None,
         forecast: None,
+        asked: None,
         outcome: None,
+    }
+}
+
+impl TrialPage {
+    /// Follows the permission request of a call: the page shows what becomes of it.
+    fn follow(&mut self, asked: AskedShown) {
+        self.place.clone_from(&asked.place);
+        self.asked = Some(asked);
     }
 }

@@ -124,7 +124,7 @@ impl Shape {
     }
 
     /// Returns the description; empty if there is none.
-    pub(in crate::gateway) fn description(&self) -> &str {
+    pub fn description(&self) -> &str {
         &self.description
     }
 

@@ -9,6 +9,7 @@ mod attached;
 mod call;
 mod decide;
 mod deliver;
+mod key_names;
 mod lost_events;
 mod measures;
 mod news;

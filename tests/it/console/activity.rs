@@ -208,7 +208,7 @@ async fn agents_see_their_own_records_and_approvers_none() {
     {
         let page = approver.get(path).await;
         page.expect(403);
-        assert!(page.text.contains("a key of role approver may not do this"), "{page:?}");
+        assert!(page.text.contains("Your role, approver, may not do this."), "{page:?}");
         assert!(!attributes(&page.text, "href").contains(&"/console/activity".to_owned()), "{page:?}");
     }
     let refused = async || {

@@ -144,7 +144,7 @@ async fn requests_of_another_replica_appear_while_somebody_types() {
     browser.enter("not today, j").await;
     browser.evaluate("document.querySelector('form details').open = true").await;
     let second = asked(&other.ask_as(&agent), &json!({"n": 2})).await;
-    shows(&mut browser, cards, json!(format!("{second},{first}"))).await;
+    shows(&mut browser, cards, json!(format!("{first},{second}"))).await;
     let typed =
         "document.activeElement.value + document.activeElement.closest('form').querySelector('details').open";
     assert_eq!(browser.evaluate(typed).await, json!("not today, jtrue"));
@@ -154,10 +154,10 @@ async fn requests_of_another_replica_appear_while_somebody_types() {
     // from anywhere else they lead to requests, and on to their buttons
     browser.evaluate("document.activeElement.blur()").await;
     for (pressed, at) in [
+        ("j", format!("card-{first}")),
         ("j", format!("card-{second}")),
-        ("j", format!("card-{first}")),
-        ("j", format!("card-{first}")),
-        ("k", format!("card-{second}")),
+        ("j", format!("card-{second}")),
+        ("k", format!("card-{first}")),
         ("a", "allow_once".to_owned()),
         ("d", "reject_once".to_owned()),
     ] {
@@ -166,7 +166,7 @@ async fn requests_of_another_replica_appear_while_somebody_types() {
         assert_eq!(focus, json!(at), "{pressed}");
     }
     // somebody else decides: what nobody is at goes
-    browser.evaluate("document.querySelector('article.card:last-of-type').focus()").await;
+    browser.evaluate("document.querySelector('article.card').focus()").await;
     other
         .ask_as(&tenant.approver().await)
         .post(&format!("/api/v1/consent/{second}/decision"), &json!({"decision": "reject_once"}))

@@ -125,7 +125,14 @@ async fn what_is_for_a_person_to_do_is_named() {
     };
     settle([true; 3], SOON, shown).await;
     let page = visitor.get("/console").await.text;
-    assert!(!page.contains("/console/servers/up\""), "a server that is connected is in no trouble: {page}");
+    let (waits, trouble) = page.split_once("Servers in trouble").unwrap();
+    for link in ["up\">1 tool to review", "up\">up<", "shut\">1 server in quarantine"] {
+        assert!(waits.contains(&format!("<a href=\"/console/servers/{link}")), "{link}: {waits}");
+    }
+    assert!(
+        !trouble.contains("/console/servers/up\""),
+        "a server that is connected is in no trouble: {page}"
+    );
 }
 
 #[tokio::test]

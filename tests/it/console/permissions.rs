@@ -45,7 +45,7 @@ fn offers(page: &str) -> Vec<String> {
 async fn a_request_is_allowed_here_and_its_call_runs_once() {
     let stage = Stage::start().await;
     let (tenant, upstream) = asking(&stage, json!([]), upstream::zoo()).await;
-    let agent = tenant.key(&json!({"role": "agent", "owner": "robot"})).await;
+    let agent = tenant.key(&json!({"role": "agent", "owner": "robot", "name": "night run"})).await;
     let eva = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
     let visitor = Visitor::with_key(&stage.gateway, &eva).await;
     let empty = visitor.get("/console/permissions").await.text;
@@ -61,6 +61,8 @@ async fn a_request_is_allowed_here_and_its_call_runs_once() {
     for part in [
         "robot",
         &agent.id,
+        "key night run",
+        "You may.",
         "zoo:writer",
         &reason,
         "Risk: moderate.",
@@ -79,7 +81,22 @@ async fn a_request_is_allowed_here_and_its_call_runs_once() {
     let action = form_to(&page, "/decision").unwrap();
     assert_eq!(action, decision_of(&id));
     let done = visitor.post(&action, &[("decision", "allow_once"), ("comment", "fine")]).await;
-    assert_eq!((done.status, done.header("location")), (303, path_of(&id).as_str()));
+    let inbox = format!("/console/permissions?decided={id}");
+    assert_eq!((done.status, done.header("location")), (303, inbox.as_str()));
+    let page = visitor.get(&inbox).await.text;
+    let notice = page.split("<p id=\"decided\"").nth(1).expect("a notice").split("</p>").next().unwrap();
+    for part in ["Allowed once", "zoo:writer", "robot", "night run", &path_of(&id), "runs once"] {
+        assert!(notice.contains(part), "{part}: {notice}");
+    }
+    assert!(page.contains("Nothing waits for a person."), "{page}");
+    assert_harmless(&page);
+    // others read no notice, and a wrong name is none
+    let ana = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    for (visitor, path) in [(&ana, &*inbox), (&visitor, "/console/permissions?decided=x")] {
+        let page = visitor.get(path).await;
+        page.expect(200);
+        assert!(!page.text.contains("id=\"decided\""), "{page:?}");
+    }
     let page = visitor.get(&path_of(&id)).await.text;
     for part in ["granted", "eva, over console", "fine", "the same call runs once"] {
         assert!(page.contains(part), "{part}: {page}");
@@ -99,6 +116,10 @@ async fn a_request_is_allowed_here_and_its_call_runs_once() {
     assert_eq!((&recorded["tool"], &recorded["body"]["decision"]), (&json!("writer"), &json!("allow_once")));
     // the record of the call leads to the request, and shows its steps
     let auditor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
+    let list = auditor.get("/console/activity?type=consent").await.text;
+    for line in ["consent.decide (writer: allow_once)", "consent.asked (writer)"] {
+        assert!(list.contains(line), "{line}: {list}");
+    }
     let ran = tenant.records(&format!("type=tool_call&status=success&consent_id={id}"), 1).await.remove(0);
     let steps = async || {
         let page = auditor.get(&format!("/console/activity/{}", ran["id"].as_str().unwrap())).await.text;
@@ -193,6 +214,8 @@ async fn roles_see_and_decide_as_over_the_api() {
     let visitor = Visitor::with_key(&stage.gateway, &admin).await;
     let page = visitor.get(&path_of(&own)).await.text;
     assert!(page.contains("You cannot allow this: nobody allows their own call here"), "{page}");
+    assert!(page.contains("You may not: see above."), "{page}");
+    assert!(page.contains("refuses calls that ask for 30 s"), "{page}");
     assert!(
         offers(&page).contains(&"reject_once".to_owned())
             && !offers(&page).contains(&"allow_once".to_owned())
@@ -258,7 +281,7 @@ async fn many_requests_come_in_pages_and_are_counted() {
     let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
     let mut ids = Vec::new();
     for n in 0..5 {
-        ids.insert(0, asked(&agent, &json!({"n": n})).await);
+        ids.push(asked(&agent, &json!({"n": n})).await);
     }
     let (mut found, mut next) = (Vec::new(), Some("/console/permissions?limit=2".to_owned()));
     while let Some(path) = next {
@@ -270,7 +293,7 @@ async fn many_requests_come_in_pages_and_are_counted() {
         let links = page.text.split("<a rel=\"next\"").nth(1).map(|rest| attributes(rest, "href"));
         next = links.and_then(|links| links.into_iter().next());
     }
-    assert_eq!(found, ids);
+    assert_eq!(found, ids, "the oldest ends first");
     let counted = async || visitor.get("/console").await.text.contains("<span class=\"count\">5");
     settle(true, Duration::from_secs(20), counted).await;
 }

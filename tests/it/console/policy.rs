@@ -110,6 +110,15 @@ async fn rules_are_changed_here_and_a_conflict_shows_both() {
         assert!(refused.text.contains(says) && refused.text.contains(&escaped(rules)), "{says}: {refused:?}");
     }
     assert_eq!(in_force(&admin).await["version"], 3);
+    // YAML, as `policy apply` reads it
+    assert!(page.contains("id: ask-before-github-deletes"), "an example: {page}");
+    let rules = "mode: observe\r\nrules:\r\n- id: yaml\r\n  effect: ask\r\n  match: {tool: \"pg:*\", tier: destructive}\r\n";
+    visitor.post(UPDATE, &[("version", "3"), ("mode", ""), ("rules", rules)]).await.expect(303);
+    let policy = in_force(&admin).await;
+    assert_eq!(
+        (&policy["mode"], &policy["rules"][0]["match"]["tier"]),
+        (&json!("observe"), &json!("destructive"))
+    );
 }
 
 #[tokio::test]
@@ -210,6 +219,8 @@ async fn a_call_is_explained_as_over_the_api() {
         .await
         .expect(200);
     let visitor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
+    let named = Visitor::with_key(&stage.gateway, &tenant.admin().await).await.get(PATH).await.text;
+    assert!(named.contains(&format!("<option value=\"{}\">", agent.id)), "an admin chooses by name: {named}");
     let explain = async |fields: &[(&str, &str)]| visitor.post("/console/policy/explain", fields).await;
     let asked = explain(&[("tool", "zoo:writer"), ("args", r#"{"n": 3}"#)]).await;
     asked.expect(200);

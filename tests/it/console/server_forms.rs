@@ -28,7 +28,14 @@ async fn a_form_that_adds_a_server_keeps_what_was_typed() {
             "{page:?}"
         );
         assert_eq!(form_to(&page.text, "/create").as_deref(), Some("/console/servers/create"));
+        assert!(
+            attributes(&page.text, "href").contains(&"/console/servers/up".to_owned()),
+            "the list stays: {page:?}"
+        );
     }
+    let page = visitor.post("/console/servers/create", &typed("new", "notaurl", "")).await;
+    page.expect(400);
+    assert!(page.text.contains("such as https://host/mcp"), "{page:?}");
     for url in ["http://h.example/?key=s3cret", "http://u:s3cret@h.example/"] {
         let page = visitor.post("/console/servers/create", &typed("NO NAME", url, "")).await;
         page.expect(400);
@@ -40,10 +47,14 @@ async fn a_form_that_adds_a_server_keeps_what_was_typed() {
         page.expect(400);
         assert_harmless(&page.text);
     }
+    // a server that does not answer is there, and its page says what to do next
+    visitor.post("/console/servers/create", &typed("gone", plain, "")).await.expect(303);
+    let page = visitor.get("/console/servers/gone").await.text;
+    assert!(page.contains("Last error") && page.contains("then press Connect again."), "{page}");
     // no form is shown again to whoever may not send it
     let auditor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
     auditor.post("/console/servers/create", &typed("x", plain, "")).await.expect(403);
-    assert_eq!(tenant.platform.items("/api/v1/servers").await.len(), 1);
+    assert_eq!(tenant.platform.items("/api/v1/servers").await.len(), 2);
 }
 
 #[tokio::test]

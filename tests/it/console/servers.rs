@@ -63,7 +63,15 @@ async fn a_server_is_switched_and_quarantined() {
         ("quarantine", "quarantined", true, "in quarantine"),
         ("unquarantine", "quarantined", false, "enabled"),
     ] {
-        let page = visitor.get("/console/servers/up").await.text;
+        let mut page = visitor.get("/console/servers/up").await.text;
+        if verb == "unquarantine" {
+            // which approves what waits, so it is asked first
+            let question = "/console/servers/up/release".to_owned();
+            assert!(attributes(&page, "href").contains(&question), "{page}");
+            page = visitor.get(&question).await.text;
+            assert!(page.contains("Release up from quarantine?") && page.contains("approved"), "{page}");
+            assert_harmless(&page);
+        }
         let action = form_to(&page, &format!("/{verb}")).unwrap_or_else(|| panic!("{verb}: {page}"));
         let done = visitor.post(&action, &[]).await;
         assert_eq!((done.status, done.header("location")), (303, "/console/servers/up"), "{verb}");
@@ -181,7 +189,8 @@ async fn roles_see_and_change_as_over_the_api() {
         for path in ["/console/servers", "/console/servers/up", "/console/servers/none"] {
             let page = visitor.get(path).await;
             page.expect(403);
-            assert!(page.text.contains("it takes one of auditor, operator, admin"), "{page:?}");
+            assert!(page.text.contains("Your role, "), "{page:?}");
+            assert!(page.text.contains("It takes the role auditor, operator or admin."), "{page:?}");
             assert!(!attributes(&page.text, "href").contains(&"/console/servers".to_owned()));
         }
         visitor.post("/console/servers/up/disable", &[]).await.expect(403);
@@ -194,6 +203,7 @@ async fn roles_see_and_change_as_over_the_api() {
     let page = visitor.post("/console/servers/own/unquarantine", &[]).await;
     page.expect(403);
     assert!(page.text.contains("somebody else has to approve it"), "{page:?}");
+    visitor.get("/console/servers/own/release").await.expect(403);
     let other = Visitor::with_key(&stage.gateway, &tenant.operator().await).await;
     other.post("/console/servers/own/unquarantine", &[]).await.expect(303);
     // another tenant's server does not exist

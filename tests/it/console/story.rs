@@ -82,8 +82,9 @@ async fn a_call_to_a_server_that_was_just_added_waits_and_is_allowed_in_another_
     let waits = "document.querySelector('main').innerText.includes('1 server in quarantine')";
     shows_within(ELSEWHERE, &mut right, waits, json!(true)).await;
     click(&mut right, "1 server in quarantine").await;
-    click(&mut right, "github").await;
     click(&mut right, "Release from quarantine").await;
+    assert_says(&read(&mut right).await, &["Read them first", "Keep it in quarantine"]);
+    click(&mut right, "Release github from quarantine").await;
     assert_says(&read(&mut right).await, &["enabled", "connected"]);
     click(&mut right, "Log out").await;
 
@@ -137,7 +138,7 @@ async fn a_call_to_a_server_that_was_just_added_waits_and_is_allowed_in_another_
         read(&mut right).await
     };
     let (report, decided) = tokio::join!(agent, approver);
-    assert_says(&decided, &["eva, over console", "github:delete_repo"]);
+    assert_says(&decided, &["Allowed once", "github:delete_repo", "asked by robot"]);
     let (result, asked) = (&report["steps"][0]["ok"], &report["asked"]);
     assert_eq!(asked.as_array().map(Vec::len), Some(1), "{report}");
     let echoed = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{report}"));
@@ -148,7 +149,7 @@ async fn a_call_to_a_server_that_was_just_added_waits_and_is_allowed_in_another_
     click(&mut left, "Activity").await;
     let row = |tool: &str, who: &str| {
         format!(
-            "[...document.querySelectorAll('tbody tr')].find(row => row.innerText.includes('{tool}') &&
+            "[...document.querySelectorAll('tbody tr')].find(row => row.cells[2]?.innerText.split(' ')[0] === '{tool}' &&
                 row.innerText.includes('success') && row.innerText.includes('{who}'))"
         )
     };

@@ -47,6 +47,7 @@ async fn a_form_is_made_from_the_schema_and_calls_as_an_agent_does() {
     for tool in ["up:typed", "up:wiper"] {
         assert!(attributes(&list, "href").contains(&path(tool)), "{list}");
     }
+    assert!(list.contains("Says it again"), "{list}");
     let found = visitor.get("/console/try?contains=TYP").await.text;
     assert!(found.contains("up:typed") && !found.contains("up:wiper"), "{found}");
     let first = visitor.get("/console/try?limit=1").await.text;
@@ -83,6 +84,8 @@ async fn a_form_is_made_from_the_schema_and_calls_as_an_agent_does() {
         foreseen.text.contains("This call would be refused.") && foreseen.text.contains("invalid_arguments"),
         "{foreseen:?}"
     );
+    assert!(foreseen.text.contains("A needed field is empty: text."), "{foreseen:?}");
+    assert_eq!(foreseen.text.matches("aria-invalid").count(), 1, "{foreseen:?}");
     let fine = send(&[("step", "check"), ("arg.text", "a\r\n\"b\"")]).await;
     assert!(fine.text.contains("This call would run."), "{fine:?}");
     assert_eq!(upstream.counts().calls, 0, "a look runs nothing");
@@ -114,9 +117,11 @@ async fn a_form_is_made_from_the_schema_and_calls_as_an_agent_does() {
     // all arguments as JSON go before the fields
     send(&[("step", "call"), ("args", r#"{"text": "json" , "x":18446744073709551616}"#)]).await.expect(200);
     assert_eq!(upstream.calls()[1].arguments, r#"{"text": "json" , "x":18446744073709551616}"#);
-    for (name, value, says) in
-        [("args", r#"{"a":1,"a":2}"#, "duplicate"), ("args", "[1]", "object"), ("arg.list", "[1", "list: ")]
-    {
+    for (name, value, says) in [
+        ("args", r#"{"a":1,"a":2}"#, "duplicate"),
+        ("args", "[1]", "must be an object, such as"),
+        ("arg.list", "[1", "list: must be JSON, such as"),
+    ] {
         let fields: Vec<(&str, &str)> = base
             .iter()
             .copied()
@@ -159,19 +164,71 @@ async fn what_would_be_refused_or_asked_is_said_and_then_so() {
     assert_eq!(tenant.platform.items("/api/v1/consent").await.len(), 0, "a look asks nobody");
     let page = send("up:writer", "call_tool_write", "call").await;
     page.expect(200);
-    assert!(page.text.contains("waits for a person"), "{page:?}");
+    assert!(page.text.contains("<span class=\"tone open\">waits for a person</span>"), "{page:?}");
     let id = tenant.platform.items("/api/v1/consent").await.remove(0)["id"].as_str().unwrap().to_owned();
     assert!(
         attributes(&page.text, "href").contains(&format!("/console/permissions?request={id}")),
         "{page:?}"
     );
     assert_eq!(upstream.counts().calls, 0);
+    let follow = format!("{}&asked={id}", path("up:writer"));
+    assert!(attributes(&page.text, "href").contains(&follow), "{page:?}");
+    let followed = visitor.get(&follow).await.text;
+    assert!(followed.contains("waits for a person") && followed.contains("Look again"), "{followed}");
+    assert_harmless(&followed);
+    for (visitor, path) in [
+        (&visitor, format!("{}&asked={id}", path("up:reader"))),
+        (&visitor, format!("{}&asked=x", path("up:writer"))),
+        (&Visitor::with_key(&stage.gateway, &tenant.agent().await).await, follow.clone()),
+    ] {
+        visitor.get(&path).await.expect(404);
+    }
     let eva = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
     let decision = json!({"decision": "allow_once"});
     eva.post(&format!("/api/v1/consent/{id}/decision"), &decision).await.expect(200);
+    let followed = visitor.get(&follow).await.text;
+    assert!(
+        followed.contains("Allowed by eva, over rest") && followed.contains("Send the form again"),
+        "{followed}"
+    );
+    assert!(!followed.contains("Look again"), "{followed}");
     let page = send("up:writer", "call_tool_write", "call").await;
     assert!(page.text.contains("<span class=\"tone good\">done</span>"), "{page:?}");
     assert_eq!(upstream.counts().calls, 1);
+    // a denial says whose it is
+    send("up:writer", "call_tool_write", "call").await;
+    let id = tenant.platform.items("/api/v1/consent?state=pending").await.remove(0)["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let decision = json!({"decision": "reject_once", "comment": "not today"});
+    eva.post(&format!("/api/v1/consent/{id}/decision"), &decision).await.expect(200);
+    let page = send("up:writer", "call_tool_write", "call").await;
+    assert!(page.text.contains("Denied by eva, over rest") && page.text.contains("not today"), "{page:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_waits_is_followed_by_its_page() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("up", &upstream).await;
+    set_policy(&tenant, "always_ask", json!([])).await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.agent().await).await;
+    let mut browser = live::browser(&visitor).await;
+    browser.open(&format!("{}{}", visitor.base, path("up:writer"))).await;
+    browser.follow("document.querySelector('button[value=call]').click()").await;
+    let says = "document.querySelector('[data-live] .tone').textContent";
+    assert_eq!(browser.evaluate(says).await, json!("waits for a person"));
+    browser.evaluate("document.querySelector('#t-reason').value = 'typed meanwhile'").await;
+    let id = tenant.platform.items("/api/v1/consent").await.remove(0)["id"].as_str().unwrap().to_owned();
+    let eva = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
+    let decision = json!({"decision": "allow_once"});
+    eva.post(&format!("/api/v1/consent/{id}/decision"), &decision).await.expect(200);
+    live::shows(&mut browser, says, json!("Allowed by eva, over rest")).await;
+    let typed = browser.evaluate("document.querySelector('#t-reason').value").await;
+    assert_eq!(typed, json!("typed meanwhile"), "the form stays");
+    browser.close().await;
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@ use std::path::Path;
 use serde_json::json;
 
 use super::markup::HOSTILE;
-use crate::support::{Browser, Mcp, SESSION, Stage, Tenant, Tool, Upstream, Visitor};
+use super::permissions::{asked, asking, decision_of};
+use crate::support::{Browser, Mcp, SESSION, Stage, Tenant, Tool, Upstream, Visitor, upstream};
 
 /// Facts about a page: whether it is wider than the window, what would run, and fields without a label, beside the window, or
 /// higher than their lines.
@@ -17,6 +18,16 @@ const FACTS: &str = "JSON.stringify({
     aside: [...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter(f => f.getBoundingClientRect().right > innerWidth).length,
     tall: [...document.querySelectorAll('textarea')].filter(f => f.offsetHeight > (Number(f.rows) + 2) * 24).length,
     styled: getComputedStyle(document.querySelector('nav')).display,
+})";
+
+/// Window of a phone: width and height in CSS pixels.
+const PHONE: (u32, f64) = (390, 844.0);
+/// Places on the first card: the end of the buttons that decide, and the beginning and height of its arguments.
+const CARD: &str = "JSON.stringify({
+    buttons: Math.max(...['reject_once', 'allow_once'].map(value =>
+        document.querySelector(`article.card button[value=${value}]`).getBoundingClientRect().bottom)),
+    arguments: document.querySelector('article.card pre').getBoundingClientRect().top,
+    shown: document.querySelector('article.card pre').getBoundingClientRect().height,
 })";
 
 /// A tenant whose every call asks, with a server of hostile tools.
@@ -182,10 +193,38 @@ async fn an_approver_decides_with_a_click() {
     browser.follow("document.querySelector('nav a[href=\"/console/permissions\"]').click()").await;
     browser.follow("document.querySelector('button[value=allow_once]').click()").await;
     let place = browser.evaluate("location.pathname + location.search").await;
-    assert_eq!(place, format!("/console/permissions?request={}", id.as_str().unwrap()));
+    assert_eq!(place, format!("/console/permissions?decided={}", id.as_str().unwrap()));
     let text = browser.evaluate("document.querySelector('main').innerText").await;
-    assert!(text.as_str().unwrap().contains("eva, over console"), "{text}");
+    assert!(text.as_str().unwrap().contains("Allowed once: up:"), "{text}");
     asked().await.ok();
     assert_eq!(upstream.counts().calls, 1);
     browser.close().await;
+}
+
+#[tokio::test]
+async fn the_first_request_is_decided_on_a_phone_without_scrolling() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.key(&json!({"role": "agent", "owner": "robot", "name": "night run"})).await;
+    let args = json!({"path": "/srv/website/index.html", "content": "y".repeat(3000)});
+    let decided = asked(&agent, &json!({"path": "/srv/old"})).await;
+    asked(&agent, &args).await;
+    for role in ["approver", "admin"] {
+        let visitor = Visitor::with_key(&stage.gateway, &tenant.key(&json!({ "role": role })).await).await;
+        if role == "approver" {
+            visitor.post(&decision_of(&decided), &[("decision", "reject_once")]).await.expect(303);
+        }
+        let mut browser = logged_in(&visitor).await;
+        browser.resize(PHONE.0).await;
+        for path in ["/console/permissions", &format!("/console/permissions?decided={decided}")] {
+            browser.open(&format!("{}{path}", visitor.base)).await;
+            let facts = browser.evaluate(CARD).await;
+            let facts: serde_json::Value = serde_json::from_str(facts.as_str().unwrap()).unwrap();
+            let of = |name: &str| facts[name].as_f64().unwrap_or_else(|| panic!("{name}: {facts}"));
+            assert!(of("buttons") <= PHONE.1, "{path} as {role}: {facts}");
+            assert!(of("arguments") < of("buttons") && of("shown") >= 60.0, "{path} as {role}: {facts}");
+        }
+        browser.picture(&Path::new(PICTURES).join(format!("phone-{role}.png"))).await;
+        browser.close().await;
+    }
 }

@@ -7,7 +7,7 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use http::StatusCode;
 use ulid::Ulid;
 
-use super::{RecordLine, line, tone};
+use super::{RecordLine, line, tone, tool_of};
 use crate::domain::activity::RecordKind;
 use crate::domain::tenant::Action;
 use crate::faces::console::moment::{Moment, duration};
@@ -24,6 +24,9 @@ use crate::store::ActivityRow;
 const STEPS_MAX: usize = 50;
 /// Time before and after a record in which the steps of its permission request are.
 const STEPS_WITHIN: TimeDelta = TimeDelta::days(2);
+
+/// Shortest id of a request that is taken for one of its own, in bytes.
+const OWN_ID_CHARS_MIN: usize = 16;
 
 /// Fact about a record.
 struct Fact {
@@ -129,7 +132,7 @@ fn title(row: &ActivityRow) -> String {
     let is_call = [RecordKind::ToolCall, RecordKind::DirectCall].iter().any(|kind| kind.as_str() == row.kind);
     match (&row.server, &row.tool) {
         (Some(server), Some(tool)) if is_call => format!("{server}:{tool}"),
-        (_, Some(tool)) => tool.clone(),
+        (_, Some(_)) => tool_of(row),
         _ => row.kind.clone(),
     }
 }
@@ -222,6 +225,15 @@ fn outcome(row: &ActivityRow) -> Vec<Fact> {
     facts.into_iter().flatten().collect()
 }
 
+/// Returns the id of the request. Ids that clients of MCP count up, such as `1`, lead nowhere: others have them too.
+fn request(row: &ActivityRow) -> Option<Fact> {
+    let id = row.request_id.as_deref()?;
+    if id.len() < OWN_ID_CHARS_MIN {
+        return fact("Request, as its client counts", Some(id));
+    }
+    filtered("Request id", "request_id", Some(id))
+}
+
 fn caller(row: &ActivityRow) -> Vec<Fact> {
     let key = row.key_id.map(|key| key.to_string());
     let identity = row.identity_id.map(|identity| identity.to_string());
@@ -237,7 +249,7 @@ fn caller(row: &ActivityRow) -> Vec<Fact> {
         fact("Program", program.as_deref()),
         filtered("Address", "client_address", row.client_address.as_deref()),
         filtered("Session", "session_id", row.session_id.as_deref()),
-        filtered("Request", "request_id", row.request_id.as_deref()),
+        request(row),
         fact("Trace", row.trace_id.as_deref()),
     ];
     facts.into_iter().flatten().collect()

@@ -18,6 +18,8 @@ pub(super) struct FilterField {
     pub(super) label: &'static str,
     /// Kind of the input.
     pub(super) input: &'static str,
+    /// Text in an empty field that says what it takes; empty for none.
+    pub(super) hint: &'static str,
     /// Value, as the address has it; empty if it has none.
     pub(super) value: String,
     /// Values to choose from; none for a free text.
@@ -38,12 +40,12 @@ type Given = [(&'static str, String)];
 /// Returns the fields that are asked most.
 pub(super) fn first(given: &Given) -> Vec<FilterField> {
     vec![
-        text(given, "server", "Server"),
-        text(given, "tool", "Tool"),
+        name(given, "server", "Server"),
+        FilterField { hint: "whole name, or server:tool", ..name(given, "tool", "Tool") },
         choice(given, "status", "Status", &Status::WORDS),
         choice(given, "intent_type", "Intent", &OperationType::WORDS),
-        text(given, "owner", "Owner"),
-        text(given, "contains", "Contains text"),
+        name(given, "owner", "Owner"),
+        FilterField { hint: "part of arguments or result", ..text(given, "contains", "Contains text") },
         time(given, "start_time", "From (UTC)"),
         time(given, "end_time", "Until (UTC)"),
     ]
@@ -57,7 +59,7 @@ pub(super) fn more(given: &Given) -> Vec<FilterField> {
         choice(given, "tier", "Tier", &Tier::WORDS),
         choice(given, "not_read", "May have changed something", &["true"]),
         choice(given, "decision", "Policy", &Ruling::WORDS),
-        text(given, "key", "Key (id or name)"),
+        name(given, "key", "Key (id or name)"),
         text(given, "identity_id", "Identity"),
         text(given, "client_address", "Client address"),
         text(given, "session_id", "Session"),
@@ -72,7 +74,12 @@ fn value(given: &Given, name: &str) -> String {
 }
 
 fn text(given: &Given, name: &'static str, label: &'static str) -> FilterField {
-    FilterField { name, label, input: "text", value: value(given, name), options: Vec::new() }
+    FilterField { name, label, input: "text", hint: "", value: value(given, name), options: Vec::new() }
+}
+
+/// Returns a field for a name, of which a part finds nothing.
+fn name(given: &Given, name: &'static str, label: &'static str) -> FilterField {
+    FilterField { hint: "whole name", ..text(given, name, label) }
 }
 
 fn time(given: &Given, name: &'static str, label: &'static str) -> FilterField {

@@ -1,6 +1,6 @@
 //! Permission request on the page: all that a person needs to decide.
 
-use crate::domain::consent::{ConsentDecision, ConsentState};
+use crate::domain::consent::{ConsentDecision, ConsentState, FENCE};
 use crate::domain::policy::Assurance;
 use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
@@ -17,6 +17,8 @@ pub(super) struct DecisionButton {
     pub(super) label: &'static str,
     /// True if the button must not stand out.
     pub(super) is_plain: bool,
+    /// Consequence of the decision; `None` where the label says it.
+    pub(super) says: Option<String>,
 }
 
 /// Permission request as it is shown.
@@ -37,8 +39,10 @@ pub(super) struct RequestCard {
     pub(super) operation: String,
     /// Owner of the key that calls.
     pub(super) owner: String,
-    /// Id of that key; `None` for the bootstrap key.
+    /// Name of that key, or its id without a name; `None` for the bootstrap key.
     pub(super) key: Option<String>,
+    /// Id of that key; empty for the bootstrap key.
+    pub(super) key_id: String,
     /// Level of risk, as a word and a class.
     pub(super) risk: &'static str,
     /// Risk with its reasons, the words of the agent, and those of the tool's author.
@@ -51,6 +55,8 @@ pub(super) struct RequestCard {
     pub(super) rule: Option<String>,
     /// Persons who may allow the call.
     pub(super) assurance: &'static str,
+    /// Sentence whether the visitor is one of them; empty for a request that does not wait.
+    pub(super) you: &'static str,
     /// Time of the ask.
     pub(super) created: Moment,
     /// End of the time for an answer.
@@ -77,13 +83,20 @@ pub(super) struct RequestCard {
 }
 
 impl RequestCard {
-    /// Creates the card of a request for a visitor.
-    pub(super) fn of(visit: &PageVisit, view: &ConsentView) -> RequestCard {
+    /// Creates the card of a request for a visitor. `key_name` is the name of the key that asks, if it has one.
+    pub(super) fn of(visit: &PageVisit, view: &ConsentView, key_name: Option<&String>) -> RequestCard {
         let (row, caller, language) = (&view.row, visit.caller(), visit.language());
         let expires = Moment::new(row.expires_at, visit.now());
         let is_pending = row.state == ConsentState::Pending;
         let decides = is_pending && caller.role.may(Action::DecideConsent);
         let may_not = view.may_decide(caller, ConsentDecision::AllowOnce).err().filter(|_| decides);
+        let you = match (is_pending, decides, may_not.is_some()) {
+            (false, ..) => "",
+            (true, false, _) => "Your role does not decide.",
+            (true, true, true) => "You may not: see above.",
+            (true, true, false) => "You may.",
+        };
+        let key_id = view.key().map(|key| key.to_string());
         let offers = |decision: &ConsentDecision| {
             decides && view.options.contains(decision) && view.may_decide(caller, *decision).is_ok()
         };
@@ -100,7 +113,8 @@ impl RequestCard {
             tool: format!("{}:{}", row.server, row.tool),
             operation: row.operation_type.as_str().to_owned(),
             owner: row.owner.clone(),
-            key: view.key().map(|key| key.to_string()),
+            key: key_id.clone().map(|id| key_name.cloned().unwrap_or(id)),
+            key_id: key_id.unwrap_or_default(),
             risk: view.risk.as_str(),
             details: view.details(language),
             arguments: LongText::of(&row.arguments),
@@ -110,6 +124,7 @@ impl RequestCard {
                 Assurance::Client => "an approver or admin, or the person at the agent's own client",
                 Assurance::Approver => "somebody else than who asks, with role approver or admin",
             },
+            you,
             created: Moment::new(row.created_at, visit.now()),
             expires,
             state: row.state.as_str().replace('_', " "),
@@ -136,11 +151,29 @@ fn decided_by(view: &ConsentView) -> Option<String> {
 }
 
 /// Returns what a person decided about a request, and the way; `None` without a decision.
-pub(super) fn decision(view: &ConsentView) -> Option<String> {
+pub(in crate::faces::console) fn verdict(view: &ConsentView) -> Option<String> {
     let is_denial =
         [ConsentState::Denied, ConsentState::Cancelled].iter().any(|state| view.row.state == *state);
     let did = if is_denial { "Denied" } else { "Allowed" };
     Some(format!("{did} by {}", decided_by(view)?))
+}
+
+/// Returns the consequence of a decision that reaches beyond the one call; `None` for others.
+fn reach(decision: ConsentDecision) -> Option<String> {
+    match decision {
+        ConsentDecision::AllowOnce | ConsentDecision::RejectOnce => None,
+        ConsentDecision::AllowAlways => Some(
+            "Later calls of this tool by this key run without asking, whatever their arguments. It can be revoked here."
+                .to_owned(),
+        ),
+        ConsentDecision::RejectAlways => Some(
+            "Later calls of this tool by this key are refused without asking. It can be revoked here.".to_owned(),
+        ),
+        ConsentDecision::CancelTurn => Some(format!(
+            "Denies every call of the agent's session that waits, ends those under way, and refuses calls that ask for {} s.",
+            FENCE.num_seconds()
+        )),
+    }
 }
 
 fn button(decision: &ConsentDecision) -> DecisionButton {
@@ -151,5 +184,10 @@ fn button(decision: &ConsentDecision) -> DecisionButton {
         ConsentDecision::RejectAlways => "Deny this tool for some hours",
         ConsentDecision::CancelTurn => "Deny, and stop the agent's turn",
     };
-    DecisionButton { word: decision.as_str(), label, is_plain: *decision != ConsentDecision::AllowOnce }
+    DecisionButton {
+        word: decision.as_str(),
+        label,
+        is_plain: *decision != ConsentDecision::AllowOnce,
+        says: reach(*decision),
+    }
 }

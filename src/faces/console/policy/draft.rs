@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use crate::domain::json;
 use crate::domain::policy::{PolicyDocument, PolicyMode, RuleSet};
+use crate::domain::yaml;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::{indented, with_escapes};
 use crate::faces::query::params::one_of;
@@ -12,6 +14,38 @@ use crate::store::PolicyVersion;
 /// Longest rules that the form takes, in bytes. Percent-encoded, they fit into a form.
 const EDITED_BYTES_MAX: usize = 64 * 1024;
 
+/// Rules to begin with: what each does, and its text in YAML.
+pub(super) const EXAMPLES: [(&str, &str); 3] = [
+    (
+        "Ask before destructive calls of one server",
+        "- id: ask-before-github-deletes
+  effect: ask
+  match: {tool: \"github:*\", tier: destructive}
+  ask: {assurance: approver}",
+    ),
+    (
+        "Never run some tools",
+        "- id: no-purges
+  effect: deny
+  match: {tool: \"*:*_purge\"}
+  message: Purges go through the operations team.",
+    ),
+    (
+        "Run some tools without asking",
+        "- id: ci-may-deploy
+  effect: allow
+  match: {tool: \"deploy:staging_*\"}",
+    ),
+];
+
+/// Rules that a visitor sent, read.
+struct RulesRead {
+    /// Rules, a JSON list.
+    rules: String,
+    /// Mode that the text names beside the rules; `None` if it names none.
+    mode: Option<String>,
+}
+
 /// Rules that a visitor sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PolicyDraft {
@@ -19,7 +53,7 @@ pub(super) struct PolicyDraft {
     version: String,
     /// Mode to set, as a word; empty to leave it alone.
     mode: String,
-    /// Rules, as sent.
+    /// Rules, as sent: JSON or YAML, a list or a file of `policy apply`.
     rules: String,
 }
 
@@ -45,24 +79,66 @@ impl PolicyDraft {
         let version = self.version.parse();
         let version =
             version.map_err(|_| GatewayError::invalid("version", "version must be a whole number"))?;
-        let mode = match self.mode.as_str() {
+        let read = self.read()?;
+        let mode = match self.chosen_mode(&read) {
             "" => None,
             word => Some(one_of("mode", word, &PolicyMode::ALL)?),
         };
-        let rules = RuleSet::parse(&self.rules);
+        let rules = RuleSet::parse(&read.rules);
         let rules = rules.map_err(|fault| GatewayError::invalid(fault.path.clone(), fault.to_string()))?;
-        Ok(PolicyDocument { version: Some(version), mode, rules, rules_text: self.rules.clone() })
+        Ok(PolicyDocument { version: Some(version), mode, rules, rules_text: read.rules })
     }
-}
 
-impl PolicyDraft {
+    /// Returns the mode to set, as a word: that of the form, else that of the text; empty to leave it alone.
+    fn chosen_mode<'a>(&'a self, read: &'a RulesRead) -> &'a str {
+        let of_text = read.mode.as_deref().unwrap_or_default();
+        if self.mode.is_empty() { of_text } else { &self.mode }
+    }
+
+    /// Reads the text. JSON that is a list stays as it is spelt.
+    fn read(&self) -> Result<RulesRead, GatewayError> {
+        let as_it_is = || RulesRead { rules: self.rules.clone(), mode: None };
+        let is_json = self.rules.starts_with(['[', '{']);
+        if is_json && self.rules.starts_with('[') && json::check(&self.rules).is_ok() {
+            return Ok(as_it_is());
+        }
+        let mut file = match yaml::read(&self.rules) {
+            Ok(Value::Array(rules)) => {
+                return Ok(RulesRead { rules: Value::Array(rules).to_string(), mode: None });
+            }
+            Ok(Value::Object(file)) if file.contains_key("rules") => file,
+            // the fault is named as one of JSON
+            Ok(_) | Err(_) if is_json => return Ok(as_it_is()),
+            Ok(_) => {
+                let text = "rules must be a list, in JSON or YAML; the example beside the form is one";
+                return Err(GatewayError::invalid("rules", text));
+            }
+            Err(fault) => return Err(GatewayError::invalid("rules", format!("rules: {fault}"))),
+        };
+        let rules = file.remove("rules").unwrap_or_default().to_string();
+        // the version to replace is that of the page
+        file.remove("version");
+        let mode = match file.remove("mode") {
+            Some(Value::String(mode)) => Some(mode),
+            None | Some(Value::Null) => None,
+            Some(_) => return Err(GatewayError::invalid("mode", "mode must be a text")),
+        };
+        match file.keys().next() {
+            Some(name) => {
+                Err(GatewayError::invalid(name, format!("{name} is an unknown key beside rules and mode")))
+            }
+            None => Ok(RulesRead { rules, mode }),
+        }
+    }
+
     /// Returns the draft as a body of REST; `None` if it is none.
     pub(super) fn sent(&self) -> Option<Value> {
-        let mut body = Map::new();
+        let (mut body, read) = (Map::new(), self.read().ok()?);
         body.insert("version".to_owned(), self.version.parse::<i64>().ok()?.into());
-        body.insert("rules".to_owned(), serde_json::from_str(&self.rules).ok()?);
-        if !self.mode.is_empty() {
-            body.insert("mode".to_owned(), self.mode.clone().into());
+        body.insert("rules".to_owned(), serde_json::from_str(&read.rules).ok()?);
+        let mode = self.chosen_mode(&read);
+        if !mode.is_empty() {
+            body.insert("mode".to_owned(), mode.into());
         }
         Some(Value::Object(body))
     }
@@ -103,6 +179,8 @@ impl Editor {
         let begun = draft.as_ref().and_then(|draft| draft.version.parse().ok());
         let replaces = begun.filter(|_| !has_seen_newer).unwrap_or(version);
         let (chosen, text, earlier) = match (draft, earlier) {
+            // YAML has no escapes outside of quotes
+            (Some(draft), _) if json::check(&draft.rules).is_err() => (draft.mode, draft.rules, None),
             (Some(draft), _) => (draft.mode, with_escapes(&draft.rules), None),
             (None, Some(row)) => {
                 let mode = row.mode.clone().unwrap_or_default();
@@ -146,7 +224,7 @@ mod tests {
         for (draft, says) in [
             (draft("", "", "[]"), "version must be a whole number"),
             (draft("1", "odd", "[]"), "mode must be one of"),
-            (draft("1", "", ""), "rules is no JSON"),
+            (draft("1", "", ""), "rules must be a list"),
             (draft("1", "", "{}"), "rules must be a list"),
             (draft("1", "", r#"[],"mode":"by_risk""#), "rules is no JSON"),
             (draft("1", "", r#"[{"id":"a","effect":"den"}]"#), "rules[0].effect"),
@@ -154,6 +232,52 @@ mod tests {
             let error = draft.document().unwrap_err().to_string();
             assert!(error.contains(says), "{draft:?}: {error}");
         }
+    }
+
+    #[test]
+    fn yaml_is_read_as_files_of_policy_apply_are() {
+        let draft = |mode: &str, rules: &str| PolicyDraft {
+            version: "1".to_owned(),
+            mode: mode.to_owned(),
+            rules: rules.to_owned(),
+        };
+        for (does, text) in EXAMPLES {
+            let document = draft("", text).document().unwrap_or_else(|error| panic!("{does}: {error}"));
+            assert_eq!((document.rules.len(), document.mode), (1, None));
+            let sent = draft("", text).sent().unwrap();
+            assert_eq!(sent["rules"], serde_json::from_str::<Value>(&document.rules_text).unwrap());
+        }
+        let file = "mode: by_risk\nversion: 7\nrules:\n- {id: a, effect: deny}\n";
+        let document = draft("", file).document().unwrap();
+        assert_eq!((document.version, document.mode), (Some(1), Some(PolicyMode::ByRisk)));
+        let document = draft("observe", file).document().unwrap();
+        assert_eq!((document.mode, document.rules.len()), (Some(PolicyMode::Observe), 1));
+        for (text, says) in [
+            ("", "rules must be a list"),
+            ("rules", "rules must be a list"),
+            ("- id: [", "line 1, column"),
+            ("rules: []\nwarning: 1\n", "warning is an unknown key"),
+            ("mode: 1\nrules: []\n", "mode must be a text"),
+            ("- {id: a, effect: den}\n", "rules[0].effect"),
+        ] {
+            let error = draft("", text).document().unwrap_err().to_string();
+            assert!(error.contains(says), "{text:?}: {error}");
+        }
+        let text =
+            Editor::of((1, PolicyMode::Observe, "[]"), Some(draft("", "- id: a\u{202e}")), None, false).text;
+        assert_eq!(text.as_deref(), Some("- id: a\u{202e}"), "what was typed stays");
+    }
+
+    #[test]
+    fn aliases_of_yaml_do_not_multiply() {
+        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for n in 1..12 {
+            let items = vec![format!("*a{}", n - 1); 10].join(", ");
+            text.push_str(&format!("a{n}: &a{n} [{items}]\n"));
+        }
+        text.push_str("rules: []\n");
+        let draft = PolicyDraft { version: "1".to_owned(), mode: String::new(), rules: text };
+        assert!(draft.document().is_err());
     }
 
     #[test]

@@ -39,10 +39,11 @@ impl ExplainForm {
     /// Takes the fields of the form.
     pub(super) fn of(visit: &PageVisit) -> ExplainForm {
         let field = |name| visit.field(name).trim().to_owned();
+        let other = field("key_other");
         ExplainForm {
             tool: field("tool"),
             args: field("args"),
-            key: field("key_id"),
+            key: if other.is_empty() { field("key_id") } else { other },
             variant: field("tool_variant"),
             endpoint: field("endpoint"),
         }
@@ -67,8 +68,10 @@ impl ExplainForm {
         let tool =
             given(&self.tool).ok_or_else(|| GatewayError::invalid("tool", "name a tool: SERVER:TOOL"))?;
         let arguments = given(&self.args).unwrap_or_else(|| "{}".to_owned());
-        json::members_of_text(&arguments)
-            .map_err(|fault| GatewayError::invalid("args", format!("args must be a JSON object: {fault}")))?;
+        json::members_of_text(&arguments).map_err(|fault| {
+            let text = format!(r#"args must be a JSON object, such as {{"path": "/a"}}: {fault}"#);
+            GatewayError::invalid("args", text)
+        })?;
         let key = given(&self.key).map(|key| Uuid::try_parse(&key));
         let key = key
             .transpose()

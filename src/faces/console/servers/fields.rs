@@ -62,6 +62,8 @@ pub(super) fn limits(visit: &PageVisit) -> Result<Map<String, Value>, GatewayErr
 pub(super) struct FormNotice {
     /// Sentence about the fault.
     pub(super) says: String,
+    /// Next step; empty where the fault names it.
+    pub(super) next_step: &'static str,
     /// Beginning of the sentence about what is not shown again; `None` if all is.
     pub(super) left_out: Option<&'static str>,
 }
@@ -76,7 +78,17 @@ impl FormNotice {
             (false, true) => Some("Addresses with a secret are"),
             (false, false) => None,
         };
-        FormNotice { says: error.to_string(), left_out }
+        FormNotice { says: error.to_string(), next_step: next_step(error), left_out }
+    }
+}
+
+/// Returns what to do about a fault; empty where the fault says it.
+fn next_step(error: &GatewayError) -> &'static str {
+    match error {
+        GatewayError::Invalid { field: Some(field), .. } if field == "url" => {
+            "Give the whole address of the server's MCP endpoint, such as https://host/mcp."
+        }
+        _ => "",
     }
 }
 

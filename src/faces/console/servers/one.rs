@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{facts, field_of, href_of, href_of_tool, path_of, state_of, tone, tool};
 use crate::domain::id::{is_name, is_tool_name};
+use crate::domain::server_kind::ServerKind;
 use crate::domain::server_login::LoginState;
 use crate::domain::server_url::masked;
 use crate::domain::tenant::Action;
@@ -18,7 +19,7 @@ use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::{LongText, short};
 use crate::faces::query::cursor::{CursorPage, DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
 use crate::faces::query::params::{ParamNames, Params};
-use crate::faces::query::server::{connection, last_error};
+use crate::faces::query::server::{connection, last_error, wants_login};
 use crate::gateway::{GatewayError, ServerView, ToolView};
 use crate::store::ConnectionRow;
 
@@ -102,6 +103,8 @@ struct ServerPage {
     created: Moment,
     auto_approve: bool,
     error: Option<LongText>,
+    /// Next step after the error; empty without an error, and for a visitor who changes no server.
+    next_step: &'static str,
     buttons: Vec<ActButton>,
     is_quarantined: bool,
     /// True if the visitor may release the server.
@@ -219,6 +222,7 @@ fn described(
         auto_approve: server.auto_approve,
         is_quarantined: server.quarantined,
         may_approve: visit.gateway().servers.may_approve(visit.caller(), server),
+        next_step: next_step(visit, server),
         error: last_error(server).map(|error| LongText::of(&error)),
         buttons: buttons(visit, server),
         login,
@@ -230,16 +234,33 @@ fn described(
     }
 }
 
+/// Returns what to do after the last error of a server; empty without an error, and for a visitor who changes no server.
+fn next_step(visit: &PageVisit, server: &ServerView) -> &'static str {
+    if last_error(server).is_none() || !visit.caller().role.may(Action::ChangeServers) {
+        return "";
+    }
+    match server.kind {
+        _ if wants_login(server) => "Somebody has to log in at the server: see its login below.",
+        ServerKind::Http => {
+            "Look whether the server runs, and whether the address is right and can be reached from the gateway. Change it at \
+             Settings, then press Connect again."
+        }
+        ServerKind::Stdio => "Look at the log for what the program says, then press Connect again.",
+        ServerKind::Unknown(_) => "Look at the log, then press Connect again.",
+        ServerKind::WebPage => {
+            "Look whether the pages can be reached from the gateway, then press Connect again."
+        }
+    }
+}
+
 /// Returns the acts that fit the state of a server and the role of the visitor.
 fn buttons(visit: &PageVisit, server: &ServerView) -> Vec<ActButton> {
     let role = visit.caller().role;
     let changes = role.may(Action::ChangeServers);
-    let approves = visit.gateway().servers.may_approve(visit.caller(), server);
     let acts = [
         ("enable", "Enable", changes && !server.enabled),
         ("disable", "Disable", changes && server.enabled),
         ("quarantine", "Quarantine", changes && !server.quarantined),
-        ("unquarantine", "Release from quarantine", approves && server.quarantined),
         ("refresh", "List its tools now", changes && server.enabled),
         ("restart", "Connect again", changes && server.enabled),
     ];

@@ -15,6 +15,7 @@ use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::{PageVisit, status_of};
 use crate::faces::console::question::{ActQuestion, QuestionPage};
+use crate::faces::console::text::size;
 use crate::faces::query::params::{NONE, ParamNames, Params};
 use crate::gateway::{GatewayError, OWN_LIMITS, ServerView};
 
@@ -34,7 +35,8 @@ struct LimitField {
     value: String,
     /// Value that holds now, if the form has another one.
     now: Option<String>,
-    max: u64,
+    /// Meaning of the limit, with its unit and its highest value.
+    about: String,
 }
 
 /// Content of the form beside the limits; empty unless it is shown again.
@@ -117,6 +119,10 @@ pub(in crate::faces::console) async fn show(
             let page = remove(&visit, &name).await;
             visit.answer_read(("servers.inspect", known.as_deref()), Section::Servers, page)
         }
+        "release" => {
+            let page = release(&visit, &name).await;
+            visit.answer_read(("servers.inspect", known.as_deref()), Section::Servers, page)
+        }
         "remove_oauth" => {
             let page = remove_oauth(&visit, &name).await;
             visit.answer_read(("servers.inspect", known.as_deref()), Section::Servers, page)
@@ -167,7 +173,7 @@ async fn settings(
             Some(_) => visit.field(&format!("limits.{name}")).trim().to_owned(),
             None => own.clone(),
         };
-        LimitField { name, now: (value != own).then_some(own), value, max }
+        LimitField { name, now: (value != own).then(|| sized(name, own)), value, about: about(name, max) }
     };
     let mut commands = if server.command.is_some() { commands(visit) } else { Vec::new() };
     commands.retain(|name| Some(name) != server.command.as_ref());
@@ -194,15 +200,66 @@ async fn settings(
     visit.show(status, &page).await
 }
 
+/// Returns what a limit bounds, with its highest value.
+fn about(name: &str, max: u64) -> String {
+    let bounds = match name {
+        "concurrency" => "calls at the server at once",
+        "queue" => "calls that wait for their turn",
+        "queue_wait_s" => "seconds that a call waits for its turn",
+        "call_timeout_s" => "seconds that one call may take",
+        "response_bytes_max" => "bytes of one answer of the server",
+        _ => "",
+    };
+    format!("{bounds}, at most {}", sized(name, max.to_string()))
+}
+
+/// Adds the size for reading to a number of bytes.
+fn sized(name: &str, number: String) -> String {
+    let bytes = number.parse::<u64>().ok().filter(|_| name == "response_bytes_max");
+    match bytes.map(size) {
+        Some(size) if !size.is_empty() => format!("{number} ({size})"),
+        _ => number,
+    }
+}
+
 async fn remove(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
     visit.given(NONE)?;
     let server = server(visit, name).await?;
     let question = ActQuestion {
         act: format!("Remove {}", server.name),
         says: "Its tools leave every list, and its headers, approvals, overrides and log are deleted. Its activity records stay. \
-               This cannot be undone: to switch the server off for a while, disable it.",
+               This cannot be undone: to switch the server off for a while, disable it."
+            .into(),
         keep: "Keep it",
         verb: "remove",
+    };
+    ask(visit, server.name, question).await
+}
+
+async fn release(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
+    visit.given(NONE)?;
+    let server = server(visit, name).await?;
+    if !visit.gateway().servers.may_approve(visit.caller(), &server) {
+        let text = "Somebody else than who added this server releases it, with the role operator or admin.";
+        return Err(GatewayError::Forbidden(text.to_owned()));
+    }
+    let states = visit.caller().catalogue().map(|catalogue| catalogue.states());
+    let waiting =
+        states.and_then(|states| states.get(&server.name).map(|state| state.pending + state.changed));
+    let tools = match waiting {
+        None => "Definitions of tools that wait are".to_owned(),
+        Some(1) => "The definition of 1 tool that waits is".to_owned(),
+        Some(number) => format!("The definitions of {number} tools that wait are"),
+    };
+    let question = ActQuestion {
+        act: format!("Release {} from quarantine", server.name),
+        says: format!(
+            "{tools} approved, as offered now, and agents can call the tools from then on. Read them first, on the page of the \
+             server. Blocked tools stay blocked."
+        )
+        .into(),
+        keep: "Keep it in quarantine",
+        verb: "unquarantine",
     };
     ask(visit, server.name, question).await
 }
@@ -216,7 +273,8 @@ async fn remove_oauth(visit: &PageVisit, name: &str) -> Result<Response, Gateway
     let question = ActQuestion {
         act: format!("Remove the login at {}", server.name),
         says: "The client secret and all tokens are deleted, those of people as well. Calls go without a login from then on, \
-               and the server may refuse them. This cannot be undone.",
+               and the server may refuse them. This cannot be undone."
+            .into(),
         keep: "Keep it",
         verb: "remove_oauth",
     };

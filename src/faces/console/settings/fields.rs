@@ -9,6 +9,8 @@ use crate::gateway::GatewayError;
 pub(super) struct SettingOption {
     /// Value of the field.
     pub(super) word: String,
+    /// Meaning of the value; empty if the word says it.
+    pub(super) about: &'static str,
     /// True if it is chosen.
     pub(super) is_chosen: bool,
 }
@@ -21,8 +23,12 @@ pub(super) struct SettingField {
     pub(super) value: String,
     /// Level that sets the value.
     pub(super) origin: String,
-    /// Description of the values that are accepted.
+    /// Purpose of the setting.
+    pub(super) about: &'static str,
+    /// Description of the values that are accepted, beside an empty field.
     pub(super) accepts: String,
+    /// True if the tenant has no value of its own, and the one in force is inherited.
+    pub(super) is_inherited: bool,
     /// Values to choose from; none for a free text.
     pub(super) options: Vec<SettingOption>,
     /// Value in the form; empty to inherit.
@@ -46,7 +52,11 @@ impl SettingField {
         let given = patch.get(name).map(value_of_form);
         let is_changed = given.as_ref().is_some_and(|given| *given != own);
         let given = given.unwrap_or(own);
-        let option = |word: &str| SettingOption { word: word.to_owned(), is_chosen: word == given };
+        let option = |word: &str| SettingOption {
+            word: word.to_owned(),
+            about: settings::about_word(name, word).unwrap_or_default(),
+            is_chosen: word == given,
+        };
         let options = settings::words(name).map(<[&str]>::to_vec).or_else(|| {
             let is_flag =
                 settings::accepted(name).is_some_and(|accepted| accepted.starts_with("true, false"));
@@ -58,13 +68,22 @@ impl SettingField {
                 Value::Null => "none".to_owned(),
                 other => value_of_form(other),
             },
+            is_inherited: origin != "tenant",
             origin,
-            accepts: settings::accepted(name).unwrap_or_default(),
+            about: settings::about(name).unwrap_or_default(),
+            accepts: accepts(name),
             options: options.unwrap_or_default().into_iter().map(option).collect(),
             given,
             is_changed,
         })
     }
+}
+
+/// Returns a description of the values that a field accepts. An empty field is the `null` of the API.
+fn accepts(name: &str) -> String {
+    let accepted = settings::accepted(name).unwrap_or_default();
+    let plain = accepted.strip_suffix(" or null").unwrap_or(&accepted);
+    plain.trim_end_matches(',').to_owned()
 }
 
 /// Returns a value as the form has it: texts without quotes, others as JSON, and nothing for one that is inherited.
@@ -99,8 +118,8 @@ pub(super) fn patch(
             _ if given.is_empty() => Value::Null,
             Some(_) => Value::from(given),
             None => serde_json::from_str(given).map_err(|_| {
-                let accepts = settings::accepted(name).unwrap_or_default();
-                GatewayError::invalid(name, format!("{name} must be {accepts}"))
+                let accepts = accepts(name);
+                GatewayError::invalid(name, format!("{name} must be {accepts}; leave it empty to inherit"))
             })?,
         };
         if value != *was.get(name).unwrap_or(&Value::Null) {
@@ -139,7 +158,10 @@ mod tests {
         let expected = json!({"max_operation": "write", "rate_limit": 7, "in_band_answers": false, "allowed_tools": null});
         assert_eq!(changed(&other), Ok(expected));
         let fault = changed(&[("rate_limit", "many")]).unwrap_err();
-        assert_eq!(fault, "rate_limit must be a whole number of attempts per minute, at least 1, or null");
+        assert_eq!(
+            fault,
+            "rate_limit must be a whole number of attempts per minute, at least 1; leave it empty to inherit"
+        );
     }
 
     #[test]
@@ -165,5 +187,7 @@ mod tests {
         assert_eq!(field("in_band_answers", &none), of("true", "deployment", "", None, false));
         assert_eq!(field("rate_limit", &none), of("none", "deployment", "", None, false));
         assert!(SettingField::of("locale", &read, &none).is_none());
+        let flag = SettingField::of("in_band_answers", &read, &none).unwrap();
+        assert_eq!((flag.accepts.as_str(), flag.is_inherited), ("true, false", true));
     }
 }

@@ -1,8 +1,9 @@
 /*
  * The one script of the console. Every page works without it; with it,
  *   - the number of permission requests that wait is in the title and the navigation of every page, as it is now,
- *   - the part of a page with data-live is asked for again when its content has changed: "activity" and "permissions" when the server
+ *   - the part of a page with data-live is asked for again when its content has changed: "activity", "permissions" and "call" when the server
  *     says so (server-sent events, /console/events), "overview" every 15 s,
+ *   - a part with data-again-s in it is asked for again after so many seconds,
  *   - a page that answers a form gets the address that it names as its own (rel=canonical), so that loading it again sends nothing,
  *   - j and k move between permission requests, a and d from a request to its buttons. A button is pressed as any other.
  * A part is asked for at most every 2 s, never while the page is hidden or paused, and less often after errors. Nothing is asked any
@@ -148,6 +149,7 @@
     }
     if (!now) return stop('This page has changed.');
     if (!isPaused) update(region, now);
+    schedule();
   };
   const want = () => {
     if (!region || isStopped) return;
@@ -169,6 +171,15 @@
     if (isWanted || kind === 'overview') want();
   };
 
+  /* what looks different after some seconds says so: a notice that goes away, a call that waits */
+  let due = 0;
+  const schedule = () => {
+    clearTimeout(due);
+    const seconds = Number(region?.querySelector('[data-again-s]')?.dataset.againS);
+    if (seconds > 0 && !isStopped) due = setTimeout(want, seconds * 1000);
+  };
+  schedule();
+
   /* hearing of news */
   let stream = null;
   let retry = RETRY_MS;
@@ -184,7 +195,7 @@
     });
     stream.addEventListener('permissions', (event) => {
       count(Number(event.data));
-      if (kind === 'permissions') want();
+      if (kind === 'permissions' || kind === 'call') want();
     });
     stream.addEventListener('activity', () => {
       if (kind === 'activity') want();

@@ -68,7 +68,8 @@ async fn suspension(visit: &PageVisit, name: &str) -> Result<Response, GatewayEr
     let question = ActQuestion {
         act: format!("Suspend {}", tenant.name),
         says: "Nothing is served to it, within a second on every replica: its keys, sessions and people are refused, and its streams \
-               end. Nothing is deleted, and you can end the suspension.",
+               end. Nothing is deleted, and you can end the suspension."
+            .into(),
         keep: "Leave it as it is",
         verb: "suspend",
     };

@@ -55,6 +55,10 @@ pub(super) struct ArgumentField {
     pub(super) choices: Vec<ArgumentChoice>,
     /// Value, as it was filled in.
     pub(super) value: String,
+    /// Example of a value, as JSON; empty for fields that are no JSON.
+    pub(super) example: &'static str,
+    /// Reason why the value was not understood, or is missing; `None` for a fine one.
+    pub(super) fault: Option<String>,
 }
 
 /// Form of a tool's arguments.
@@ -83,8 +87,11 @@ impl ArgumentField {
     }
 
     /// Returns the value as JSON; `None` for an empty field.
+    ///
+    /// # Errors
+    /// Kind of value that the field takes.
     fn raw(&self) -> Result<Option<String>, String> {
-        let wrong = |kind: &str| Err(format!("{}: must be {kind}", self.label()));
+        let wrong = |kind: &str| Err(format!("must be {kind}"));
         let trimmed = self.value.trim();
         match self.kind {
             FieldKind::Text if self.value.is_empty() => Ok(None),
@@ -109,7 +116,7 @@ impl ArgumentField {
             },
             FieldKind::Json => match json::check(trimmed) {
                 Ok(()) => Ok(Some(trimmed.to_owned())),
-                Err(fault) => Err(format!("{}: {fault}", self.label())),
+                Err(fault) => Err(format!("must be JSON, such as {}: {fault}", self.example)),
             },
         }
     }
@@ -151,6 +158,8 @@ impl ArgumentForm {
                 is_required,
                 choices,
                 value: String::new(),
+                example: if kind == FieldKind::Json { example_of(property.value) } else { "" },
+                fault: None,
             });
         }
     }
@@ -159,21 +168,42 @@ impl ArgumentForm {
     pub(super) fn fill(&mut self, value_of: impl Fn(&str) -> String) {
         for field in &mut self.fields {
             field.value = value_of(&field.name);
+            field.fault = None;
             for choice in &mut field.choices {
                 choice.is_chosen = choice.raw == field.value.trim();
             }
         }
     }
 
-    /// Returns the arguments of the filled-in form, a JSON object. Empty fields are left out.
+    /// Marks the needed fields that are empty. Returns their names.
+    pub(super) fn mark_missing(&mut self) -> Vec<String> {
+        let is_missing = |field: &&mut ArgumentField| field.is_required && matches!(field.raw(), Ok(None));
+        let missing = self.fields.iter_mut().filter(is_missing);
+        missing
+            .map(|field| {
+                field.fault = Some("is needed".to_owned());
+                field.label()
+            })
+            .collect()
+    }
+
+    /// Returns the arguments of the filled-in form, a JSON object. Empty fields are left out. Fields that cannot be read are marked.
     ///
     /// # Errors
-    /// Sentence about the first field that cannot be read.
-    pub(super) fn arguments(&self) -> Result<String, String> {
+    /// Text with each field that cannot be read, and what it takes.
+    pub(super) fn arguments(&mut self) -> Result<String, String> {
+        for field in &mut self.fields {
+            field.fault = field.raw().err();
+        }
+        let fault = |field: &ArgumentField| Some(format!("{}: {}", field.label(), field.fault.as_ref()?));
+        let faults: Vec<String> = self.fields.iter().filter_map(fault).collect();
+        if !faults.is_empty() {
+            return Err(faults.join("; "));
+        }
         // fields of one object stand together
         let mut members: Vec<(&str, Vec<String>, bool)> = Vec::new();
         for field in &self.fields {
-            let Some(raw) = field.raw()? else { continue };
+            let Ok(Some(raw)) = field.raw() else { continue };
             let (Some(first), Some(last)) = (field.path.first(), field.path.last()) else { continue };
             let is_nested = field.path.len() > 1;
             let value = if is_nested { member_text(last, &raw) } else { raw };
@@ -231,6 +261,15 @@ fn type_of(schema: &str) -> Option<String> {
             names.next().is_none().then_some(first)
         }
         _ => None,
+    }
+}
+
+/// Returns an example of a value of a schema that has no plain field.
+fn example_of(schema: &str) -> &'static str {
+    match type_of(schema).as_deref() {
+        Some("array") => r#"["one", "two"]"#,
+        Some("object") => r#"{"name": "value"}"#,
+        _ => r#""a text", 7 or ["one", "two"]"#,
     }
 }
 
@@ -338,12 +377,23 @@ mod tests {
             ("n", "one", "n: must be a number"),
             ("n", "[1]", "n: must be a number"),
             ("on", "maybe", "on: must be one of its choices"),
-            ("list", "[1", "list: invalid JSON"),
-            ("list", "{\"a\":1,\"a\":2}", "list: duplicate member"),
+            ("list", "[1", "list: must be JSON, such as [\"one\", \"two\"]: invalid JSON"),
+            ("list", "{\"a\":1,\"a\":2}", "list: must be JSON, such as [\"one\", \"two\"]: duplicate member"),
         ] {
             let fault = filled(&[(name, value)]).unwrap_err();
             assert!(fault.starts_with(says), "{fault}");
         }
+        let both = filled(&[("n", "one"), ("on", "maybe")]).unwrap_err();
+        assert_eq!(both, "n: must be a number; on: must be one of its choices");
+    }
+
+    #[test]
+    fn every_needed_field_that_is_empty_is_named() {
+        let mut form = ArgumentForm::of(SCHEMA);
+        form.fill(|_| String::new());
+        assert_eq!(form.mark_missing(), ["text", "at.city"]);
+        form.fill(|name| if name == "arg.text" { "a".to_owned() } else { String::new() });
+        assert_eq!(form.mark_missing(), ["at.city"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Outcomes of calls, as their page shows them: texts of the server as texts, pictures and sounds as a note.
 
 use crate::domain::json;
+use crate::domain::refusal::Code;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::permissions;
@@ -90,9 +91,11 @@ impl OutcomeShown {
     fn refused(visit: &PageVisit, refused: &Refused) -> OutcomeShown {
         let refusal = &refused.refusal;
         let asked = refusal.consent_id.filter(|_| Section::Permissions.is_open_to(visit.caller()));
-        let (word, tone) = match refusal.consent_id {
-            Some(_) => ("waits for a person, or was refused by one", "open"),
-            None => ("not done", "held"),
+        let (word, tone) = match refusal.code {
+            Code::ConsentPending => ("waits for a person", "open"),
+            Code::ConsentDenied => ("denied by a person", "held"),
+            Code::ConsentTimedOut => ("expired: nobody answered in time", "held"),
+            _ => ("not done", "held"),
         };
         let says = format!("{} ({})", refusal.message, refusal.code.as_str());
         let mut shown = OutcomeShown::new(visit, word, tone, Some(&says));

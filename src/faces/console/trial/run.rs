@@ -7,6 +7,7 @@ use axum::response::Response;
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
 
+use super::asked::AskedShown;
 use super::outcome::OutcomeShown;
 use super::{AskedCall, WHAT, described, find, forecast, form_of};
 use crate::domain::activity::RecordKind;
@@ -17,7 +18,7 @@ use crate::domain::tenant::Action;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::query::cursor::DEFINITIONS_MEMORY_BYTES;
-use crate::gateway::{CallRequest, Callee, CancelBy, Door, GatewayError, RefusedAttempt};
+use crate::gateway::{CallOutcome, CallRequest, Callee, CancelBy, Door, GatewayError, RefusedAttempt};
 
 /// Button of the form.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,10 +84,14 @@ async fn page(visit: &PageVisit, step: Step) -> Result<Response, GatewayError> {
     let arguments = match asked.json.as_str() {
         "" => form.arguments(),
         // the pipeline finds no duplicates by itself
-        text => json::members_of_text(text).map(|_| text.to_owned()).map_err(|fault| fault.to_string()),
+        text => json::members_of_text(text).map(|_| text.to_owned()).map_err(|fault| {
+            format!(r#"All arguments as JSON: must be an object, such as {{"path": "/a"}}: {fault}"#)
+        }),
     };
-    let mut failure = None;
-    let (mut foreseen, mut outcome) = (None, None);
+    let missing = if asked.json.is_empty() { form.mark_missing() } else { Vec::new() };
+    let mut followed = None;
+    let mut failure = (!missing.is_empty()).then(|| needed(&missing));
+    let (mut foreseen, mut outcome, mut is_understood) = (None, None, true);
     match (arguments, step) {
         (Err(fault), step) => {
             if step == Step::Call {
@@ -99,7 +104,10 @@ async fn page(visit: &PageVisit, step: Step) -> Result<Response, GatewayError> {
                 };
                 visit.gateway().log.record_refused(visit.attempt(), &refused);
             }
-            failure = Some(format!("The arguments were not understood, and nothing was run. {fault}"));
+            let needed = failure.map(|needed| format!(" {needed}")).unwrap_or_default();
+            failure =
+                Some(format!("The arguments were not understood, and nothing was run. {fault}.{needed}"));
+            is_understood = false;
         }
         (Ok(arguments), Step::Check) => {
             foreseen = Some(forecast::whole(visit, variant, asked.request(arguments)).await);
@@ -111,6 +119,9 @@ async fn page(visit: &PageVisit, step: Step) -> Result<Response, GatewayError> {
             let calls = &visit.gateway().calls;
             let done = calls.run(visit.attempt().clone(), request, CancelBy::Nothing).await;
             visit.expect(DEFINITIONS_MEMORY_BYTES).await?;
+            if let CallOutcome::Refused(refused) = &done {
+                followed = AskedShown::of(visit, &asked.tool, &refused.refusal).await;
+            }
             outcome = Some(OutcomeShown::of(visit, &done));
         }
     }
@@ -119,7 +130,18 @@ async fn page(visit: &PageVisit, step: Step) -> Result<Response, GatewayError> {
         return Err(GatewayError::NotFound("tool"));
     };
     let mut page = described(visit, (&tool, tier), &asked);
-    let status = if failure.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    let status = if is_understood { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+    if let Some(followed) = followed {
+        page.follow(followed);
+    }
     (page.form, page.failure, page.forecast, page.outcome) = (form, failure, foreseen, outcome);
     visit.show(status, &page).await
+}
+
+/// Returns the sentence about needed fields that are empty.
+fn needed(missing: &[String]) -> String {
+    match missing {
+        [one] => format!("A needed field is empty: {one}."),
+        all => format!("Needed fields are empty: {}.", all.join(", ")),
+    }
 }

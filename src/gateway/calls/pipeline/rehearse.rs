@@ -41,23 +41,23 @@ impl Calls {
         sees(&caller.settings, &tool).filter(|_| is_listed).map(|tier| (tool, tier))
     }
 
-    /// Returns names of tools that lists show the caller: the first `limit` after `after`, in order, that contain `part` in
-    /// either case.
-    pub async fn callable_names(
+    /// Returns tools that lists show the caller: the first `limit` after the name `after`, in order, whose names contain `part`
+    /// in either case.
+    pub async fn callable_tools(
         &self,
         caller: &Caller,
         (part, after): (&str, &str),
         limit: usize,
-    ) -> Vec<String> {
+    ) -> Vec<Arc<Tool>> {
         let Some(catalogue) = caller.catalogue() else { return Vec::new() };
         let part = part.to_lowercase();
         let find = || {
             let tools = catalogue.listed().iter().filter(|tool| *tool.canonical > *after);
             let tools = tools.filter(|tool| tool.canonical.to_lowercase().contains(&part));
             let tools = tools.filter(|tool| sees(&caller.settings, tool).is_some());
-            let mut names: Vec<&str> = tools.map(|tool| &*tool.canonical).collect();
-            names.sort_unstable();
-            names.into_iter().take(limit).map(str::to_owned).collect()
+            let mut tools: Vec<&Arc<Tool>> = tools.collect();
+            tools.sort_unstable_by(|one, other| one.canonical.cmp(&other.canonical));
+            tools.into_iter().take(limit).cloned().collect()
         };
         self.upstreams.in_turn(caller.tenant_id().0, find).await
     }

@@ -1,0 +1,81 @@
+//! Notice above the requests that wait: what the visitor has just decided.
+
+use chrono::TimeDelta;
+use uuid::Uuid;
+
+use crate::domain::consent::ConsentDecision;
+use crate::faces::console::moment::Moment;
+use crate::faces::console::nav::Section;
+use crate::faces::console::page_visit::PageVisit;
+
+/// Time after the decision for which its notice is shown.
+const SHOWN_FOR: TimeDelta = TimeDelta::minutes(2);
+
+/// Notice of a decision.
+pub(super) struct DecidedNotice {
+    /// Verdict in words.
+    pub(super) did: &'static str,
+    /// Class by which the verdict stands out.
+    pub(super) tone: &'static str,
+    /// Canonical name of the tool.
+    pub(super) tool: String,
+    /// Owner of the key that asked.
+    pub(super) owner: String,
+    /// Name of that key; `None` without one.
+    pub(super) key_name: Option<String>,
+    /// Consequence for the call.
+    pub(super) meaning: String,
+    /// Link to the request.
+    pub(super) href: String,
+    /// Time of the decision.
+    pub(super) at: Moment,
+    /// Seconds until the notice goes away, at least 1.
+    pub(super) left_s: i64,
+}
+
+/// Returns the link to the requests that wait, with a notice of the decision about one.
+pub(super) fn href_after(id: Uuid) -> String {
+    format!("{}?decided={id}", Section::Permissions.href())
+}
+
+impl DecidedNotice {
+    /// Creates the notice about the request that an address names. `None` without a name, and for a request that the visitor did not
+    /// decide in the last minutes.
+    pub(super) async fn of(visit: &PageVisit, id: Option<&str>) -> Option<DecidedNotice> {
+        let id = Uuid::try_parse(id?).ok()?;
+        let consent = &visit.gateway().consent;
+        let view = consent.get(visit.caller(), id).await.ok()?;
+        let row = &view.row;
+        let visitor = visit.caller().key.map(|key| key.0).unwrap_or_default();
+        let at = row.decided_at.filter(|_| row.decided_by == Some(visitor))?;
+        let left = SHOWN_FOR - (visit.now() - at);
+        if left <= TimeDelta::zero() || left > SHOWN_FOR + SHOWN_FOR {
+            return None;
+        }
+        let (did, tone) = did(row.decision.as_ref()?.known()?);
+        let names = consent.key_names(visit.caller(), std::slice::from_ref(&view)).await.unwrap_or_default();
+        let until = Moment::new(row.expires_at, visit.now());
+        Some(DecidedNotice {
+            did,
+            tone,
+            tool: format!("{}:{}", row.server, row.tool),
+            owner: row.owner.clone(),
+            key_name: names.get(&row.principal).cloned(),
+            meaning: row.state.known().map(|state| state.meaning(&until.exact())).unwrap_or_default(),
+            href: super::href_of(id),
+            at: Moment::new(at, visit.now()),
+            left_s: left.num_seconds().max(1),
+        })
+    }
+}
+
+/// Returns a decision in words, with the class by which it stands out.
+fn did(decision: ConsentDecision) -> (&'static str, &'static str) {
+    match decision {
+        ConsentDecision::AllowOnce => ("Allowed once", "good"),
+        ConsentDecision::AllowAlways => ("Allowed for some hours", "good"),
+        ConsentDecision::RejectOnce => ("Denied", "held"),
+        ConsentDecision::RejectAlways => ("Denied for some hours", "held"),
+        ConsentDecision::CancelTurn => ("Denied, and the agent's turn stopped", "held"),
+    }
+}

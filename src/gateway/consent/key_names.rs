@@ -1,0 +1,32 @@
+//! Names of the keys that permission requests come from, for readers of the requests.
+
+use std::collections::HashMap;
+
+use uuid::Uuid;
+
+use super::{Consent, ConsentView};
+use crate::gateway::error::GatewayError;
+use crate::gateway::tenants::Caller;
+
+impl Consent {
+    /// Returns the present names of the keys that these requests come from, by id. Requests of people and of the bootstrap key,
+    /// and those that the caller may not see, have none.
+    ///
+    /// # Errors
+    /// [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
+    pub async fn key_names(
+        &self,
+        caller: &Caller,
+        views: &[ConsentView],
+    ) -> Result<HashMap<Uuid, String>, GatewayError> {
+        let visible = views.iter().filter(|view| view.is_visible_to(caller));
+        let mut keys: Vec<Uuid> = visible.filter_map(ConsentView::key).map(|key| key.0).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        if keys.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let names = self.store.names_of_keys(caller.tenant()?.id, &keys).await;
+        names.map_err(|error| GatewayError::from_store(error, "key"))
+    }
+}
