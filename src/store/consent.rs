@@ -27,7 +27,7 @@ pub(super) use grants::{
 pub use lost_events::{LostEvent, WEBHOOK_EVENTS_MAX};
 pub use pending::PendingOf;
 pub use read::{ConsentDecider, ConsentFilter, ConsentRow};
-pub use run::{ConsentClaim, ConsumeOutcome, GrantedCall};
+pub use run::{ConsentClaim, ConsumeOutcome, GrantedCall, OwnDecision};
 pub use steps::StepAuthor;
 pub use sweep::{ConsentSwept, OLD_CONSENT_TABLES};
 pub use webhooks::{NewWebhook, WebhookParts, WebhookRow};

@@ -84,9 +84,9 @@ pub use connections::{LoginClaim, LoginConfig, LoginOf, LoginTurn, NewTokens, Se
 pub use consent::{
     AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentDecider, ConsentFilter, ConsentGrant,
     ConsentRow, ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, GrantOrigin, GrantedCall,
-    HeldFence, LostEvent, NewConsent, NewDecision, NewGrant, NewWebhook, OLD_CONSENT_TABLES, PendingOf,
-    StepAuthor, WEBHOOK_EVENTS_MAX, WebhookClaim, WebhookEvent, WebhookParts, WebhookRoom, WebhookRow,
-    WebhookTry,
+    HeldFence, LostEvent, NewConsent, NewDecision, NewGrant, NewWebhook, OLD_CONSENT_TABLES, OwnDecision,
+    PendingOf, StepAuthor, WEBHOOK_EVENTS_MAX, WebhookClaim, WebhookEvent, WebhookParts, WebhookRoom,
+    WebhookRow, WebhookTry,
 };
 pub use error::StoreError;
 pub use identity::{

@@ -32,9 +32,15 @@ const PARAMS: ParamNames = &["request", "state", "decided", "cursor", "limit"];
 /// Memory of a request on a page, in bytes: as loaded, and as text.
 const REQUEST_MEMORY_BYTES: usize = 20 * 1024;
 
+/// Word of `state` for requests in any state.
+const ANY: &str = "any";
+/// Word of `state` for those that the visitor decided.
+const DECIDED_BY_ME: &str = "decided_by_me";
+
 /// State to choose.
 struct StateOption {
     word: &'static str,
+    label: &'static str,
     is_chosen: bool,
 }
 
@@ -60,7 +66,7 @@ struct PermissionsPage {
     /// Link to the next page; `None` if there is none.
     next: Option<String>,
     grants: Vec<GrantLine>,
-    /// True if a remembered decision may let calls run like the one that the page shows, which nobody allowed.
+    /// True if a remembered decision may let the call run that the page shows, which waits.
     runs_on: bool,
     has_more_grants: bool,
 }
@@ -90,7 +96,10 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     let params = Params::of(&given, PARAMS)?;
     let page = params.page()?;
     let named = params.text("request").map(|id| Uuid::try_parse(id).ok());
-    let state = params.one_of("state", &ConsentState::ALL)?.unwrap_or(ConsentState::Pending);
+    let decides = visit.caller().role.may(Action::DecideConsent);
+    let words: Vec<&'static str> = state_words(decides).collect();
+    let chosen = params.one_of("state", &words)?.unwrap_or(ConsentState::Pending.as_str());
+    let state = ConsentState::ALL.into_iter().find(|state| state.as_str() == chosen);
     visit.expect(page.limit * REQUEST_MEMORY_BYTES).await?;
     let consent = &visit.gateway().consent;
     let (views, next) = match named {
@@ -100,10 +109,12 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         }
         None => {
             let last = page.after(None, |key| Uuid::try_parse(key).ok().map(Some))?;
+            let decided_by = (chosen == DECIDED_BY_ME).then_some(visit.caller().key);
             // of those that wait, the oldest ends first
-            let is_inbox = state == ConsentState::Pending;
+            let is_inbox = state == Some(ConsentState::Pending);
             let filter = ConsentFilter {
-                state: Some(state),
+                state,
+                decided_by,
                 before: last.filter(|_| !is_inbox),
                 after: last.filter(|_| is_inbox),
                 is_oldest_first: is_inbox,
@@ -119,23 +130,26 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     let one = views.first().filter(|_| named.is_some());
     let GrantsShown { lines: grants, has_more: has_more_grants } = grants::load(visit, one).await?;
     let runs_on = |view: &ConsentView| {
-        let is_refused =
-            [ConsentState::Pending, ConsentState::Denied].iter().any(|state| view.row.state == *state);
-        is_refused && grants.iter().any(|grant| grant.effect == GrantEffect::Allow.as_str())
+        view.row.state == ConsentState::Pending
+            && grants.iter().any(|grant| grant.effect == GrantEffect::Allow.as_str())
     };
     let runs_on = one.is_some_and(runs_on);
     let names = consent.key_names(visit.caller(), &views).await?;
     let card = |view: &ConsentView| RequestCard::of(visit, view, names.get(&view.row.principal));
     let nav = visit.nav(Section::Permissions);
-    let option = |option: ConsentState| StateOption { word: option.as_str(), is_chosen: option == state };
+    let option = |word: &&'static str| StateOption {
+        word,
+        label: if *word == DECIDED_BY_ME { "decided by me" } else { word },
+        is_chosen: *word == chosen,
+    };
     let page = PermissionsPage {
         csrf: nav.csrf.clone(),
         nav,
         is_one: named.is_some(),
-        decides: visit.caller().role.may(Action::DecideConsent),
+        decides,
         is_own: !visit.caller().role.may(Action::SeeConsent),
-        is_inbox: state == ConsentState::Pending,
-        states: ConsentState::ALL.map(option).into(),
+        is_inbox: state == Some(ConsentState::Pending),
+        states: words.iter().map(option).collect(),
         decided: DecidedNotice::of(visit, params.text("decided")).await,
         cards: views.iter().map(card).collect(),
         is_further: given.iter().any(|(name, _)| *name == "cursor"),
@@ -145,6 +159,12 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         has_more_grants,
     };
     visit.show(StatusCode::OK, &page).await
+}
+
+/// Returns the words that `state` may have.
+fn state_words(decides: bool) -> impl Iterator<Item = &'static str> {
+    let further = [Some(ANY), decides.then_some(DECIDED_BY_ME)];
+    ConsentState::ALL.map(ConsentState::as_str).into_iter().chain(further.into_iter().flatten())
 }
 
 /// Returns the link to the next page of the same requests.

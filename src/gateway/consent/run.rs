@@ -15,7 +15,7 @@ use crate::domain::policy::Assurance;
 use crate::domain::refusal::Refusal;
 use crate::gateway::log::Attempt;
 use crate::gateway::rounds::STATE_TTL;
-use crate::store::{ConsentClaim, ConsentRow, ConsumeOutcome, GrantedCall};
+use crate::store::{ConsentClaim, ConsentRow, ConsumeOutcome, GrantedCall, OwnDecision};
 
 /// Tries to note the outcome of a call, and the pauses between them: in all some ten seconds of a failing database.
 const FINISH_TRIES: u32 = 6;
@@ -99,27 +99,33 @@ impl Consent {
         }
     }
 
-    /// Returns the unused permission for the very call that a remembered decision lets through; `None` without one. The call
-    /// uses it up: else it would still be there after the grant, for a call that nobody asked about again.
+    /// Returns the unused permission for the very call that a remembered decision lets through, the answer to the request
+    /// `remembered`; `None` without one. The call uses it up: else it would still be there after the grant, for a call that nobody
+    /// asked about again.
     ///
     /// # Errors
-    /// The refusal, if a person has ended the turn of the call, or that cannot be known.
+    /// The refusal, if a person has ended the turn of the call or refused this very call, or that cannot be known.
     pub(in crate::gateway) async fn permit_under_grant(
         &self,
         attempt: &Attempt,
         call: &ConsentCall<'_>,
+        remembered: Option<Uuid>,
     ) -> Result<Option<Permit>, Refusal> {
         let tenant = attempt.caller.tenant_id();
         let granted = GrantedCall {
             turn: attempt.turn(),
             pin: call.pin().to_owned(),
             digests: self.digests(attempt, call).await,
+            remembered,
         };
-        match self.store.find_unused_consent(tenant, &granted).await {
-            Ok((Some(fence), _)) => Err(refusals::turn_cancelled(Some(&fence))),
-            Ok((None, unused)) => {
-                let spare = |row| Permit { is_spare: true, ..Permit::of(row, Assurance::Client) };
-                Ok(unused.as_ref().map(spare))
+        match self.store.find_own_decision(tenant, &granted).await {
+            Ok(OwnDecision::None) => Ok(None),
+            Ok(OwnDecision::Fenced(fence)) => Err(refusals::turn_cancelled(Some(&fence))),
+            Ok(OwnDecision::Unused(row)) => {
+                Ok(Some(Permit { is_spare: true, ..Permit::of(&row, Assurance::Client) }))
+            }
+            Ok(OwnDecision::Denied(row)) => {
+                Err(refusals::of_row(ConsentTold::Denied, &call.tool.canonical, &row))
             }
             Err(error) => {
                 failed(tenant, &error);

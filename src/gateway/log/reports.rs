@@ -10,7 +10,7 @@ use super::Log;
 use super::activity::Pending;
 use super::attempt::Attempt;
 use crate::domain::activity::{Record, RecordKind, Source, Status};
-use crate::domain::id::KeyId;
+use crate::domain::id::{KeyId, split_canonical};
 use crate::domain::provenance::{self, LedgerRecord, LedgerRow};
 use crate::domain::redact;
 use crate::domain::tenant::Action;
@@ -302,7 +302,9 @@ impl Log {
         refused: &RefusedAttempt<'_>,
     ) -> Record {
         let mut record = attempt.record(refused.kind);
-        record.tool = refused.tool.map(|name| redact::preview(name, ACT_BYTES_MAX).text);
+        let (server, tool) = called(refused).unzip();
+        record.server = server.map(str::to_owned);
+        record.tool = tool.or(refused.tool).map(|name| redact::preview(name, ACT_BYTES_MAX).text);
         record.arguments = refused.body.map(|body| redact::preview(body, self.options.preview_bytes).text);
         record.request_bytes = refused.body.and_then(|body| i64::try_from(body.len()).ok());
         record.status = Status::Blocked;
@@ -320,6 +322,12 @@ impl Log {
             Err(_) => tracing::error!(kind = kind.as_str(), "an act could not be recorded: the log is full"),
         }
     }
+}
+
+/// Returns server and tool of a refused call, as records of other calls name them; `None` if its name is not of that form.
+fn called<'a>(refused: &RefusedAttempt<'a>) -> Option<(&'a str, &'a str)> {
+    let is_call = matches!(refused.kind, RecordKind::ToolCall | RecordKind::DirectCall);
+    refused.tool.filter(|_| is_call).and_then(split_canonical)
 }
 
 /// An administrator's act under way.

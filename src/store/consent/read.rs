@@ -200,6 +200,8 @@ pub struct ConsentFilter {
     pub owner: Option<String>,
     /// Level of risk.
     pub risk: Option<RiskLevel>,
+    /// Who decided it: a key or a person; `Some(None)` for the bootstrap key.
+    pub decided_by: Option<Option<KeyId>>,
     /// Channel by which people are reached.
     pub channel: Option<&'static str>,
     /// Person who may allow the request. Owners are compared as they are written, so some requests too many may match.
@@ -250,6 +252,9 @@ impl Store {
         }
         if let Some(key) = filter.key {
             query.push(" and principal = ").push_bind(principal(key));
+        }
+        if let Some(key) = filter.decided_by {
+            query.push(" and decided_by = ").push_bind(principal(key));
         }
         if let Some(channel) = filter.channel {
             query.push(" and ").push_bind(channel).push(" = any(channels)");

@@ -52,38 +52,60 @@ pub struct GrantedCall {
     pub pin: String,
     /// Keyed digests of the call, one for each key in use.
     pub digests: Vec<[u8; DIGEST_BYTES]>,
+    /// Request whose answer is remembered; `None` if it is not known.
+    pub remembered: Option<Uuid>,
+}
+
+/// Decision of a person that goes before a remembered one, since it is about this very call.
+#[derive(Clone, Debug)]
+pub enum OwnDecision {
+    /// None.
+    None,
+    /// The turn of the call was ended.
+    Fenced(HeldFence),
+    /// The call was allowed, and has not run yet.
+    Unused(Box<ConsentRow>),
+    /// The call was refused: its request is not over yet, or the refusal came after the remembered decision.
+    Denied(Box<ConsentRow>),
 }
 
 impl Store {
-    /// Returns the fence of a call that a remembered decision lets through, if a person has ended its turn, and the newest
-    /// permission for this very call that was not used.
+    /// Returns the newest decision about a call itself, which a remembered decision lets through.
     ///
     /// # Errors
     /// The database is out of reach or fails.
-    pub async fn find_unused_consent(
+    pub async fn find_own_decision(
         &self,
         tenant: TenantId,
         call: &GrantedCall,
-    ) -> Result<(Option<HeldFence>, Option<ConsentRow>), StoreError> {
+    ) -> Result<OwnDecision, StoreError> {
         let digests: Vec<&[u8]> = call.digests.iter().map(<[u8; DIGEST_BYTES]>::as_slice).collect();
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let fence = fence::held(&mut tx, tenant, &call.turn).await?;
-        let unused = sqlx::query_as(concat!(
+        let decided: Option<ConsentRow> = sqlx::query_as(concat!(
             "select ",
             request_columns!(),
             " from consent_requests
-             where tenant_id = $1 and principal = $2 and digest = any($3) and pin = $4 and state = 'granted'
-               and expires_at > now()
+             where tenant_id = $1 and principal = $2 and digest = any($3) and pin = $4
+               and (state in ('granted', 'denied') and expires_at > now()
+                    or state = 'denied' and decided_at > (
+                        select decided_at from consent_requests where tenant_id = $1 and id = $5))
              order by id desc limit 1"
         ))
         .bind(tenant.0)
         .bind(principal(call.turn.key))
         .bind(digests)
         .bind(&call.pin)
+        .bind(call.remembered)
         .fetch_optional(&mut *tx)
         .await?;
         tx.commit().await?;
-        Ok((fence, unused))
+        Ok(match (fence, decided) {
+            (Some(fence), _) => OwnDecision::Fenced(fence),
+            (None, None) => OwnDecision::None,
+            (None, Some(row)) if row.state == ConsentState::Denied => OwnDecision::Denied(Box::new(row)),
+            (None, Some(row)) => OwnDecision::Unused(Box::new(row)),
+        })
     }
 
     /// Uses a permission up for one call, if it is for that call and nobody has ended the turn.

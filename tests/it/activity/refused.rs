@@ -96,7 +96,9 @@ async fn over_rest() {
     let auditor = tenant.auditor().await;
     let body = json!({"tool_variant": "call_tool_read", "name": "a:b", "args": {"x": "sent-1"}});
     auditor.post("/api/v1/tools/call", &body).await.refused(403, "forbidden");
-    check(&only(&tenant, &auditor).await, ["tool_call", "rest", "a:b", "forbidden"], "sent-1");
+    let record = only(&tenant, &auditor).await;
+    check(&record, ["tool_call", "rest", "b", "forbidden"], "sent-1");
+    assert_eq!(record["server"], "a", "the filter of servers finds it: {record}");
 
     let auditor = tenant.auditor().await;
     auditor.get("/api/v1/tools?query=sent-2").await.refused(403, "forbidden");

@@ -8,6 +8,7 @@ mod always;
 mod bounds;
 mod command;
 mod decided;
+mod denied;
 mod gone;
 mod held;
 mod held_elsewhere;

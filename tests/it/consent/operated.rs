@@ -13,7 +13,7 @@ const PENDING: &str = "mcpproxy_consent_pending_requests";
 const HOUR_S: f64 = 3600.0;
 
 /// Changes a request in the database.
-async fn shift(database: &Database, id: &str, change: &str) {
+pub(super) async fn shift(database: &Database, id: &str, change: &str) {
     let statement = format!("update consent_requests set {change} where id = '{id}'");
     let mut connection = database.connect().await;
     let changed = sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();

@@ -163,11 +163,24 @@ async fn a_request_is_denied_once_and_the_first_answer_wins() {
         visitor.get(&path_of(missing)).await.expect(404);
         visitor.post(&decision_of(missing), &[("decision", "allow_once")]).await.expect(404);
     }
-    for (query, status) in [("state=denied", 200), ("state=odd", 400), ("limit=0", 400), ("cursor=!", 400)] {
+    for (query, status) in [
+        ("state=denied", 200),
+        ("state=any", 200),
+        ("state=decided_by_me", 200),
+        ("state=odd", 400),
+        ("limit=0", 400),
+        ("cursor=!", 400),
+    ] {
         let page = visitor.get(&format!("/console/permissions?{query}")).await;
         page.expect(status);
         assert_eq!(page.text.contains("zoo:writer"), status == 200, "{query}: {page:?}");
     }
+    let none = late.get("/console/permissions?state=decided_by_me").await;
+    assert!(none.text.contains("There is no such request."), "{none:?}");
+    let auditor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
+    let refused = auditor.get("/console/permissions?state=decided_by_me").await;
+    refused.expect(400);
+    assert!(!auditor.get("/console/permissions").await.text.contains("decided by me"));
 }
 
 #[tokio::test]

@@ -196,7 +196,13 @@ impl Calls {
             }
             // in observe also a call that other rules would ask about or deny
             (ruling, _) if decision.is_by_grant && ruling != Ruling::Denied => {
-                let permit = Box::pin(self.consent.permit_under_grant(attempt, &call.as_consent())).await?;
+                let consent = call.as_consent();
+                let permit = self.consent.permit_under_grant(attempt, &consent, verdict.remembered);
+                let permit = Box::pin(permit).await.inspect_err(|refusal| {
+                    record.decision = Some(Ruling::Denied);
+                    // a refusal of this very call is of another request than the grant
+                    record.consent_id = refusal.consent_id.or(record.consent_id);
+                })?;
                 Ok(PolicyStep::Done(permit))
             }
             (
