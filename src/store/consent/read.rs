@@ -200,7 +200,7 @@ pub struct ConsentFilter {
     pub owner: Option<String>,
     /// Level of risk.
     pub risk: Option<RiskLevel>,
-    /// Who decided it: a key or a person; `Some(None)` for the bootstrap key.
+    /// Key or person that decided it; `Some(None)` for the bootstrap key.
     pub decided_by: Option<Option<KeyId>>,
     /// Channel by which people are reached.
     pub channel: Option<&'static str>,
