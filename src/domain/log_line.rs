@@ -63,6 +63,17 @@ fn drop_beginning(text: &mut String, values: &[String]) {
 
 /// Returns the text without terminal sequences, control characters and marks that change the direction of text.
 pub(in crate::domain) fn plain(text: &str) -> String {
+    let mut out = without_sequences(text);
+    out.retain(|char| {
+        let turns =
+            matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        !turns && !char.is_control()
+    });
+    out
+}
+
+/// Returns the text without terminal sequences, and with spaces for tabs.
+pub(in crate::domain) fn without_sequences(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(char) = chars.next() {
@@ -71,8 +82,6 @@ pub(in crate::domain) fn plain(text: &str) -> String {
             // the same as ESC [
             '\u{9b}' => skip_parameters(&mut chars),
             '\t' => out.push(' '),
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
-            other if other.is_control() => {}
             other => out.push(other),
         }
     }

@@ -88,7 +88,7 @@ impl AskReason {
             server: one_line(server, QUOTED_BYTES_MAX),
             tool: one_line(tool, QUOTED_BYTES_MAX),
             risk,
-            arguments: redact::preview(&visible(facts.arguments), ARGUMENTS_BYTES_MAX),
+            arguments: marked(facts.arguments, ARGUMENTS_BYTES_MAX),
             agent_says: agent.and_then(quotation),
             author_says: author.and_then(quotation),
         }
@@ -133,7 +133,9 @@ pub fn details(
 
 /// Makes the words of others fit for a quotation: one line, masked, cut, without quotation marks that could end it.
 pub fn quotation(text: &str) -> Option<String> {
-    let line = one_line(text, QUOTED_BYTES_MAX);
+    let mut line = log_line::plain(&in_one_line(text));
+    line.retain(|c| !is_unseen(c));
+    let line = redact::preview(&line, QUOTED_BYTES_MAX).text;
     let line = line.replace(['"', '“', '”', '„', '«', '»'], "'");
     let mut words: String = line.trim().chars().take(QUOTED_CHARS_MAX).collect();
     if words.len() < line.trim().len() {
@@ -142,21 +144,26 @@ pub fn quotation(text: &str) -> Option<String> {
     (!words.is_empty()).then_some(words)
 }
 
-/// Returns the beginning of a text as one masked line; a longer text ends with its length.
+/// Returns the beginning of a text as one masked line; a longer text ends with its length. Characters that nobody sees are marks: whoever
+/// decides must see what the call has.
 fn one_line(text: &str, bytes_max: usize) -> String {
-    let Preview { text: mut line, truncated } = redact::preview(&visible(text), bytes_max);
+    let Preview { text: mut line, truncated } =
+        marked(text, bytes_max);
     if truncated {
         line.push_str(&format!("… ({} B)", text.len()));
     }
     line
 }
 
-/// Returns the text in one line, without characters that are not seen or change the order of others. They go before
-/// secrets are searched, since they could stand in the middle of one.
-fn visible(text: &str) -> String {
+/// Returns the masked beginning of a text in one line, with marks for characters that nobody sees.
+fn marked(text: &str, bytes_max: usize) -> Preview {
+    let is_marked = |c: char| is_unseen(c) || c.is_control();
+    redact::preview_marked(&in_one_line(text), is_marked, bytes_max)
+}
+
+/// Returns the text in one line, without codes for terminals.
+fn in_one_line(text: &str) -> String {
     let is_break = |c: char| matches!(c, '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' | '\u{85}');
     let line: String = text.chars().map(|c| if is_break(c) { ' ' } else { c }).collect();
-    let mut line = log_line::plain(&line);
-    line.retain(|c| !is_unseen(c));
-    line
+    log_line::without_sequences(&line)
 }

@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use sqlx::Postgres;
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
+use tokio::task::yield_now;
 use ulid::Ulid;
 use uuid::Uuid;
 
@@ -23,6 +24,9 @@ use crate::domain::policy::Ruling;
 
 /// Function that binds the values of a column for a batch of records.
 type Bind = fn(Statement, ReplicaId, &[&Record]) -> Statement;
+
+/// Values of a batch that are bound in one go: some tens of microseconds.
+const VALUES_AT_ONCE: usize = 500;
 
 /// Columns that the gateway writes, each with the function that binds it, in the order of the arguments of
 /// `open_activity`.
@@ -118,18 +122,17 @@ impl Store {
     /// # Errors
     /// The database is out of reach or fails. The rows may be committed all the same.
     pub async fn open_activity(&self, replica: ReplicaId, records: &[&Record]) -> Result<(), StoreError> {
+        let open = bind_open(sqlx::query(OPEN_ACTIVITY.as_str()), replica, records).await;
         match self.statements {
             // unnamed statements do not survive a pooler that changes the session between their two messages
             Statements::Unnamed => {
                 let mut tx = self.begin(Lane::Commit, TxAccess::System).await?;
-                bind_open(sqlx::query(OPEN_ACTIVITY.as_str()), replica, records).execute(&mut *tx).await?;
+                open.execute(&mut *tx).await?;
                 Ok(tx.commit().await?)
             }
             Statements::Kept => {
                 let mut line = self.connect(Lane::Commit).await?;
-                let opened = bind_open(sqlx::query(OPEN_ACTIVITY.as_str()), replica, records)
-                    .execute(&mut *line)
-                    .await;
+                let opened = open.execute(&mut *line).await;
                 Ok(self.end(line, opened).map(drop)?)
             }
         }
@@ -170,7 +173,8 @@ impl Store {
             .filter(|record| !skip.contains(&Uuid::from(record.id)))
             .chain(&late)
             .collect();
-        bind_final(sqlx::query(INSERT_FINAL.as_str()), replica, &finals).execute(&mut *tx).await?;
+        let insert = bind_final(sqlx::query(INSERT_FINAL.as_str()), replica, &finals).await;
+        insert.execute(&mut *tx).await?;
         Ok(tx.commit().await?)
     }
 }
@@ -186,7 +190,8 @@ pub(super) async fn insert_within(
         return Ok(());
     }
     sqlx::query("select set_config('role', 'mcpproxy_system', true)").execute(&mut **tx).await?;
-    bind_final(sqlx::query(INSERT_FINAL.as_str()), replica, records).execute(&mut **tx).await?;
+    let insert = bind_final(sqlx::query(INSERT_FINAL.as_str()), replica, records).await;
+    insert.execute(&mut **tx).await?;
     Ok(())
 }
 
@@ -242,15 +247,35 @@ fn keys(records: &[&Record]) -> (Vec<Uuid>, Vec<DateTime<Utc>>, Vec<Uuid>) {
 
 type Statement = Query<'static, Postgres, PgArguments>;
 
-/// Binds a batch column by column, in the order of both statements.
-fn bind_open(query: Statement, replica: ReplicaId, records: &[&Record]) -> Statement {
-    WRITTEN.iter().fold(query, |query, (_, bind)| bind(query, replica, records))
+/// Binds a batch for `open_activity`.
+async fn bind_open(query: Statement, replica: ReplicaId, records: &[&Record]) -> Statement {
+    bind_columns(query, &WRITTEN, replica, records).await
 }
 
 /// Binds a batch of final records as [`bind_open`] does, with what is known at their end.
-fn bind_final(query: Statement, replica: ReplicaId, records: &[&Record]) -> Statement {
-    let query = bind_open(query, replica, records);
-    WRITTEN_AT_END.iter().fold(query, |query, (_, bind)| bind(query, replica, records))
+async fn bind_final(query: Statement, replica: ReplicaId, records: &[&Record]) -> Statement {
+    let query = bind_open(query, replica, records).await;
+    bind_columns(query, &WRITTEN_AT_END, replica, records).await
+}
+
+/// Binds a batch column by column, in the order of both statements. A large one takes over a millisecond, in which calls of the same
+/// thread would wait, so it makes way for them in between.
+async fn bind_columns(
+    mut query: Statement,
+    columns: &[(&str, Bind)],
+    replica: ReplicaId,
+    records: &[&Record],
+) -> Statement {
+    let mut bound = 0;
+    for (_, bind) in columns {
+        query = bind(query, replica, records);
+        bound += records.len();
+        if bound >= VALUES_AT_ONCE {
+            bound = 0;
+            yield_now().await;
+        }
+    }
+    query
 }
 
 fn all<T>(records: &[&Record], value: fn(&Record) -> T) -> Vec<T> {

@@ -38,11 +38,31 @@ pub struct Preview {
 /// so it is shorter where long secrets were masked. The cost does not depend on the length of the text after
 /// the cut.
 pub fn preview(text: &str, max_bytes: usize) -> Preview {
+    shown(text, &[], max_bytes)
+}
+
+/// Returns [`preview`] of a text in which characters that nobody sees stand as marks such as `<U+202E>`. Secrets are searched as if these
+/// characters were not there, since they could stand in the middle of one. Within a masked secret there is no mark.
+pub fn preview_marked(text: &str, is_unseen: fn(char) -> bool, max_bytes: usize) -> Preview {
+    let mut seen = String::with_capacity(text.len());
+    let mut marks = Vec::new();
+    for c in text.chars() {
+        match is_unseen(c) {
+            true if seen.len() <= max_bytes && marks.len() <= max_bytes => marks.push((seen.len(), c)),
+            true => {}
+            false => seen.push(c),
+        }
+    }
+    shown(&seen, &marks, max_bytes)
+}
+
+/// Returns the masked beginning of a text, with marks for the characters that stood at these places of it, in order.
+fn shown(text: &str, marks: &[(usize, char)], max_bytes: usize) -> Preview {
     let window_end = text.floor_char_boundary(max_bytes.saturating_add(LOOKAHEAD_BYTES));
     let window = text.get(..window_end).unwrap_or_default();
     let shown = window.get(..window.floor_char_boundary(max_bytes)).unwrap_or_default();
     let masks = search::masks(window, window_end < text.len());
-    let mut out = render(shown, &masks);
+    let mut out = render(shown, &masks, marks);
     let fits = out.len() <= max_bytes;
     if !fits {
         out.truncate(out.floor_char_boundary(max_bytes));
@@ -76,19 +96,31 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     if masks.is_empty() && !text.contains('\0') {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(render(text, &masks))
+    Cow::Owned(render(text, &masks, &[]))
 }
 
-/// Writes `shown` with `masks` (sorted, disjoint, possibly reaching beyond it) replaced.
-fn render(shown: &str, masks: &[Range<usize>]) -> String {
+/// Writes `shown` with `masks` (sorted, disjoint, possibly reaching beyond it) replaced, and with `marks` (sorted) between them.
+fn render(shown: &str, masks: &[Range<usize>], marks: &[(usize, char)]) -> String {
     let mut out = String::with_capacity(shown.len());
+    let mut marks = marks.iter().peekable();
     let mut at = 0;
-    for mask in masks.iter().take_while(|mask| mask.start < shown.len()) {
+    let within = masks.iter().take_while(|mask| mask.start < shown.len());
+    // the end of the text ends its last piece as a mask does
+    for mask in within.cloned().chain([shown.len()..usize::MAX]) {
+        while let Some((place, c)) = marks.next_if(|(place, _)| *place <= mask.start) {
+            // those within the mask before are left out
+            if *place >= at {
+                out.push_str(shown.get(at..*place).unwrap_or_default());
+                out.push_str(&format!("<U+{:04X}>", u32::from(*c)));
+                at = *place;
+            }
+        }
         out.push_str(shown.get(at..mask.start).unwrap_or_default());
-        out.push_str(MASK);
-        at = mask.end;
+        if mask.end < usize::MAX {
+            out.push_str(MASK);
+            at = mask.end;
+        }
     }
-    out.push_str(shown.get(at..).unwrap_or_default());
     if out.contains('\0') { out.replace('\0', "\u{fffd}") } else { out }
 }
 

@@ -40,7 +40,7 @@ const DECIDED_BY_ME: &str = "decided_by_me";
 /// State to choose.
 struct StateOption {
     word: &'static str,
-    label: &'static str,
+    label: String,
     is_chosen: bool,
 }
 
@@ -66,8 +66,8 @@ struct PermissionsPage {
     /// Link to the next page; `None` if there is none.
     next: Option<String>,
     grants: Vec<GrantLine>,
-    /// True if a remembered decision may let the call run that the page shows, which waits.
-    runs_on: bool,
+    /// Sentence on what a remembered decision does to the one call that the page shows; `None` without such a decision.
+    beside_grant: Option<&'static str>,
     has_more_grants: bool,
 }
 
@@ -128,19 +128,19 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     };
     let one = views.first().filter(|_| named.is_some());
     let GrantsShown { lines: grants, has_more: has_more_grants } = grants::load(visit, one).await?;
-    let runs_on = |view: &ConsentView| {
-        view.row.state == ConsentState::Pending
-            && grants.iter().any(|grant| grant.effect == GrantEffect::Allow.as_str())
-    };
-    let runs_on = one.is_some_and(runs_on);
+    let allowed = grants.iter().any(|grant| grant.effect == GrantEffect::Allow.as_str());
+    let beside_grant = one.filter(|_| allowed).and_then(|view| beside_grant(view.row.state.known()?));
     let names = consent.key_names(visit.caller(), &views).await?;
-    let card = |view: &ConsentView| RequestCard::of(visit, view, names.get(&view.row.principal));
-    let nav = visit.nav(Section::Permissions);
-    let option = |word: &&'static str| StateOption {
-        word,
-        label: if *word == DECIDED_BY_ME { "decided by me" } else { word },
-        is_chosen: *word == chosen,
+    let card = |view: &ConsentView| {
+        let card = RequestCard::of(visit, view, names.get(&view.row.principal));
+        RequestCard {
+            runs_by_grant: card.is_pending && grants.iter().any(|grant| grant.allows(view)),
+            ..card
+        }
     };
+    let nav = visit.nav(Section::Permissions);
+    let option =
+        |word: &&'static str| StateOption { word, label: word.replace('_', " "), is_chosen: *word == chosen };
     let page = PermissionsPage {
         csrf: nav.csrf.clone(),
         nav,
@@ -154,10 +154,27 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         is_further: given.iter().any(|(name, _)| *name == "cursor"),
         next,
         grants,
-        runs_on,
+        beside_grant,
         has_more_grants,
     };
     visit.show(StatusCode::OK, &page).await
+}
+
+/// Returns what a decision that allows the tool does to a call whose request is in this state; `None` if nothing.
+fn beside_grant(state: ConsentState) -> Option<&'static str> {
+    match state {
+        ConsentState::Pending => Some(
+            "A remembered decision lets this call run if the agent repeats it. Deny refuses this very call as long as that \
+             decision holds; revoke it below to be asked about others.",
+        ),
+        ConsentState::Denied => Some(
+            "A remembered decision allows this tool, so other calls run. If this one was denied after that decision, it stays \
+             refused as long as the decision holds.",
+        ),
+        _ => Some(
+            "A remembered decision allows this tool: the same call runs without asking as long as that decision holds.",
+        ),
+    }
 }
 
 /// Returns the words that `state` may have.

@@ -40,10 +40,19 @@ impl From<ConsentRow> for ConsentView {
 impl ConsentView {
     /// Returns what the call will do, in a reader's language. Arguments that are not shown whole are mentioned first.
     pub fn told(&self, language: Language) -> String {
+        self.told_of(self.row.was_cut, language)
+    }
+
+    /// Returns what the call will do as [`ConsentView::told`] does, without a word about arguments that are not shown whole.
+    pub fn told_shortly(&self, language: Language) -> String {
+        self.told_of(false, language)
+    }
+
+    fn told_of(&self, was_cut: bool, language: Language) -> String {
         let row = &self.row;
         let action = CallAction::stored(&row.action, row.action_values.clone(), row.is_irreversible);
         match action {
-            Some(action) => action.told(row.was_cut, language),
+            Some(action) => action.told(was_cut, language),
             None => format!("{}:{}", row.server, row.tool),
         }
     }

@@ -1,7 +1,8 @@
 //! Permission request on the page: all that a person needs to decide.
 
-use crate::domain::consent::{ConsentDecision, ConsentState, FENCE};
+use crate::domain::consent::{COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, FENCE, grant_life};
 use crate::domain::policy::Assurance;
+use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
@@ -14,7 +15,7 @@ pub(super) struct DecisionButton {
     /// Decision on the wire.
     pub(super) word: &'static str,
     /// Text of the button.
-    pub(super) label: &'static str,
+    pub(super) label: String,
     /// True if the button must not stand out.
     pub(super) is_plain: bool,
     /// Consequence of the decision; `None` where the label says it.
@@ -65,6 +66,8 @@ pub(super) struct RequestCard {
     pub(super) state: String,
     /// True if the request waits for a person.
     pub(super) is_pending: bool,
+    /// True if a remembered decision allows the tool all the same.
+    pub(super) runs_by_grant: bool,
     /// Consequence of the state.
     pub(super) meaning: String,
     /// Person who decided, and the way; `None` without a decision.
@@ -101,14 +104,18 @@ impl RequestCard {
             decides && view.options.contains(decision) && view.may_decide(caller, *decision).is_ok()
         };
         let buttons = |decisions: &[ConsentDecision]| {
-            decisions.iter().filter(|decision| offers(decision)).map(button).collect()
+            decisions
+                .iter()
+                .filter(|decision| offers(decision))
+                .map(|decision| button(decision, view.risk))
+                .collect()
         };
         let sees_records = caller.role.may(Action::ReadOwnActivity);
         RequestCard {
             id: row.id.to_string(),
             href: super::href_of(row.id),
             records: sees_records.then(|| format!("{}?consent_id={}", Section::Activity.href(), row.id)),
-            told: view.told(language),
+            told: view.told_shortly(language),
             language: language.as_str(),
             tool: format!("{}:{}", row.server, row.tool),
             operation: row.operation_type.as_str().to_owned(),
@@ -129,8 +136,9 @@ impl RequestCard {
             expires,
             state: row.state.as_str().replace('_', " "),
             is_pending,
-            meaning: row.state.known().map(|state| state.meaning(&expires.exact())).unwrap_or_default(),
-            decided_by: decided_by(view),
+            runs_by_grant: false,
+            meaning: meaning(view, sees_records, &expires),
+            decided_by: decided(view),
             decided: row.decided_at.map(|at| Moment::new(at, visit.now())),
             comment: row.comment.clone(),
             may_not: may_not.map(|why| why.text()),
@@ -141,6 +149,45 @@ impl RequestCard {
                 ConsentDecision::AllowAlways,
             ]),
         }
+    }
+}
+
+/// Returns the consequence of a request's state.
+fn meaning(view: &ConsentView, sees_records: bool, expires: &Moment) -> String {
+    match (view.row.state.known(), sees_records) {
+        (Some(ConsentState::Failed), true) => {
+            "the call failed, or was not sent: its records say why; the same call asks again".to_owned()
+        }
+        (Some(ConsentState::Failed), false) => {
+            "the call failed, or was not sent: an auditor, operator or admin sees why; the same call asks again".to_owned()
+        }
+        (Some(ConsentState::Denied), _) => format!(
+            "{}; a tool that is denied {COOLDOWN_DENIALS} times within {minutes} minutes is refused to its key for {minutes} minutes",
+            ConsentState::Denied.meaning(&expires.exact()),
+            minutes = COOLDOWN.num_minutes(),
+        ),
+        (Some(state), _) => state.meaning(&expires.exact()),
+        (None, _) => String::new(),
+    }
+}
+
+/// Returns what was decided, by whom and by which way; `None` without a decision.
+fn decided(view: &ConsentView) -> Option<String> {
+    let by = decided_by(view)?;
+    Some(match view.row.decision.as_ref().and_then(|decision| decision.known()) {
+        Some(decision) => format!("{}: {by}", did(decision).0),
+        None => by,
+    })
+}
+
+/// Returns a decision in words, with the class by which it stands out.
+pub(super) fn did(decision: ConsentDecision) -> (&'static str, &'static str) {
+    match decision {
+        ConsentDecision::AllowOnce => ("Allowed once", "good"),
+        ConsentDecision::AllowAlways => ("Allowed for some hours", "good"),
+        ConsentDecision::RejectOnce => ("Denied", "held"),
+        ConsentDecision::RejectAlways => ("Denied for some hours", "held"),
+        ConsentDecision::CancelTurn => ("Denied, and the agent's turn stopped", "held"),
     }
 }
 
@@ -170,19 +217,25 @@ fn reach(decision: ConsentDecision) -> Option<String> {
             "Later calls of this tool by this key are refused without asking. It can be revoked here.".to_owned(),
         ),
         ConsentDecision::CancelTurn => Some(format!(
-            "Denies every call of the agent's session that waits, ends those under way, and refuses calls that ask for {} s.",
+            "Denies every call that waits of the agent's session, or of its key if it has none; takes back permissions that were not \
+             used, ends calls under way, and for {} s refuses calls that ask or that a remembered decision lets through. Remembered \
+             decisions stay.",
             FENCE.num_seconds()
         )),
     }
 }
 
-fn button(decision: &ConsentDecision) -> DecisionButton {
+fn button(decision: &ConsentDecision, risk: RiskLevel) -> DecisionButton {
+    let hours = match grant_life(risk, None).num_hours() {
+        1 => "1 hour".to_owned(),
+        hours => format!("{hours} hours"),
+    };
     let label = match decision {
-        ConsentDecision::AllowOnce => "Allow once",
-        ConsentDecision::AllowAlways => "Allow this tool for some hours",
-        ConsentDecision::RejectOnce => "Deny",
-        ConsentDecision::RejectAlways => "Deny this tool for some hours",
-        ConsentDecision::CancelTurn => "Deny, and stop the agent's turn",
+        ConsentDecision::AllowOnce => "Allow once".to_owned(),
+        ConsentDecision::AllowAlways => format!("Allow this tool for {hours}"),
+        ConsentDecision::RejectOnce => "Deny".to_owned(),
+        ConsentDecision::RejectAlways => format!("Deny this tool for {hours}"),
+        ConsentDecision::CancelTurn => "Deny, and stop the agent's turn".to_owned(),
     };
     DecisionButton {
         word: decision.as_str(),

@@ -3,13 +3,17 @@
 use chrono::TimeDelta;
 use uuid::Uuid;
 
-use crate::domain::consent::ConsentDecision;
+use super::card::did;
+use crate::domain::consent::GrantEffect;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
+use crate::gateway::ConsentView;
 
 /// Time after the decision for which its notice is shown.
 const SHOWN_FOR: TimeDelta = TimeDelta::minutes(2);
+/// Most remembered decisions that are looked at.
+const GRANTS_MAX: i64 = 100;
 
 /// Notice of a decision.
 pub(super) struct DecidedNotice {
@@ -52,7 +56,8 @@ impl DecidedNotice {
         if left <= TimeDelta::zero() || left > SHOWN_FOR + SHOWN_FOR {
             return None;
         }
-        let (did, tone) = did(row.decision.as_ref()?.known()?);
+        let decision = row.decision.as_ref()?.known()?;
+        let (did, tone) = did(decision);
         let names = consent.key_names(visit.caller(), std::slice::from_ref(&view)).await.unwrap_or_default();
         let until = Moment::new(row.expires_at, visit.now());
         Some(DecidedNotice {
@@ -61,7 +66,10 @@ impl DecidedNotice {
             tool: format!("{}:{}", row.server, row.tool),
             owner: row.owner.clone(),
             key_name: names.get(&row.principal).cloned(),
-            meaning: row.state.known().map(|state| state.meaning(&until.exact())).unwrap_or_default(),
+            meaning: match decision.remembers() {
+                Some(effect) => remembered(visit, &view, effect).await,
+                None => row.state.known().map(|state| state.meaning(&until.exact())).unwrap_or_default(),
+            },
             href: super::href_of(id),
             at: Moment::new(at, visit.now()),
             left_s: left.num_seconds().max(1),
@@ -69,13 +77,17 @@ impl DecidedNotice {
     }
 }
 
-/// Returns a decision in words, with the class by which it stands out.
-fn did(decision: ConsentDecision) -> (&'static str, &'static str) {
-    match decision {
-        ConsentDecision::AllowOnce => ("Allowed once", "good"),
-        ConsentDecision::AllowAlways => ("Allowed for some hours", "good"),
-        ConsentDecision::RejectOnce => ("Denied", "held"),
-        ConsentDecision::RejectAlways => ("Denied for some hours", "held"),
-        ConsentDecision::CancelTurn => ("Denied, and the agent's turn stopped", "held"),
-    }
+/// Returns the consequence of a remembered decision, with its end.
+async fn remembered(visit: &PageVisit, view: &ConsentView, effect: GrantEffect) -> String {
+    let fetched = visit.gateway().consent.list_grants(visit.caller(), Uuid::max(), GRANTS_MAX).await;
+    let grants = fetched.unwrap_or_default();
+    let Some(grant) = grants.iter().find(|grant| grant.request_id == view.row.id) else {
+        return "it is not remembered any more".to_owned();
+    };
+    let until = Moment::new(grant.expires_at, visit.now()).exact();
+    let calls = match effect {
+        GrantEffect::Allow => "run without asking, whatever their arguments",
+        GrantEffect::Reject => "are refused without asking",
+    };
+    format!("until {until} calls of this tool by this key {calls}. It is revoked below")
 }

@@ -22,7 +22,9 @@ pub(super) struct GrantLine {
     pub(super) tool: String,
     /// Operation type of the calls.
     pub(super) operation: String,
-    /// Owner of the key whose calls it is about.
+    /// Key whose calls it is about; nil for the bootstrap key.
+    principal: Uuid,
+    /// Owner of that key.
     pub(super) owner: String,
     /// Person who decided, and the way.
     pub(super) by: String,
@@ -43,6 +45,16 @@ pub(super) struct GrantsShown {
     pub(super) lines: Vec<GrantLine>,
     /// True if there are more than are shown.
     pub(super) has_more: bool,
+}
+
+impl GrantLine {
+    /// Returns whether calls like that of a request run by this grant, as far as the tool, the operation and the key say.
+    pub(super) fn allows(&self, view: &ConsentView) -> bool {
+        let row = &view.row;
+        self.effect == GrantEffect::Allow.as_str()
+            && (self.principal, self.operation.as_str()) == (row.principal, row.operation_type.as_str())
+            && self.tool.split_once(':') == Some((&*row.server, &*row.tool))
+    }
 }
 
 /// Loads the grants that a visitor may see: all, or those about the tool and the key of one request.
@@ -68,6 +80,7 @@ fn line(visit: &PageVisit, grant: &ConsentGrant) -> GrantLine {
         effect: grant.effect.clone(),
         tool: format!("{}:{}", grant.server, grant.tool),
         operation: grant.operation_type.clone(),
+        principal: grant.principal,
         owner: grant.owner.clone(),
         by: format!("{}, over {}", grant.granted_owner, grant.granted_via),
         request: super::href_of(grant.request_id),

@@ -84,8 +84,21 @@
 
   /* putting a newer part in the place of the one that is shown */
   let movedAt = -GUARD_MS;
+  const note = (place, text) => {
+    const said = place.querySelector('.failure.over') ?? document.createElement('p');
+    [said.className, said.textContent] = ['failure over', text];
+    said.setAttribute('role', 'status');
+    if (!said.parentNode) place.append(said);
+  };
   const remove = (node) => {
-    if (node.contains(document.activeElement)) return; // somebody is at it
+    if (node.contains(document.activeElement)) {
+      // somebody is at it: it stays, and says that it is over
+      const form = node.querySelector?.('form');
+      if (!form || form.querySelector('.failure.over')) return;
+      for (const button of form.querySelectorAll('button')) button.disabled = true;
+      note(form, 'This has ended or was decided meanwhile. Nothing can be sent any more.');
+      return;
+    }
     node.remove();
     if (node.id) movedAt = performance.now();
   };
@@ -175,8 +188,9 @@
   let due = 0;
   const schedule = () => {
     clearTimeout(due);
-    const seconds = Number(region?.querySelector('[data-again-s]')?.dataset.againS);
-    if (seconds > 0 && !isStopped) due = setTimeout(want, seconds * 1000);
+    const parts = [...(region?.querySelectorAll('[data-again-s]') ?? [])];
+    const seconds = Math.min(...parts.map((part) => Number(part.dataset.againS)));
+    if (seconds > 0 && seconds < Infinity && !isStopped) due = setTimeout(want, seconds * 1000);
   };
   schedule();
 
@@ -237,11 +251,15 @@
       (event) => {
         if (performance.now() - movedAt >= GUARD_MS || !region.contains(event.target)) return;
         event.preventDefault();
-        say('The list has just moved, and nothing was sent: look again.');
+        note(event.target, 'The list has just moved, and nothing was sent: look again.');
       },
       true,
     );
   }
+  // a page that the browser kept may be old
+  window.addEventListener('pageshow', (event) => {
+    if (event.persisted) want();
+  });
   document.addEventListener('visibilitychange', () => {
     if (document.hidden) {
       clearTimeout(timer);
