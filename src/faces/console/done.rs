@@ -12,12 +12,18 @@ const PARAM: &str = "done";
 pub(super) enum DoneWord {
     /// A policy was saved.
     Saved,
+    /// A form of settings changed some.
+    Changed,
+    /// A form of settings differed in nothing.
+    Same,
 }
 
 impl From<DoneWord> for &'static str {
     fn from(done: DoneWord) -> &'static str {
         match done {
             DoneWord::Saved => "saved",
+            DoneWord::Changed => "changed",
+            DoneWord::Same => "same",
         }
     }
 }
