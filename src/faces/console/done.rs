@@ -16,6 +16,8 @@ pub(super) enum DoneWord {
     Changed,
     /// A form of settings differed in nothing.
     Same,
+    /// A server was removed.
+    Removed,
 }
 
 impl From<DoneWord> for &'static str {
@@ -24,6 +26,7 @@ impl From<DoneWord> for &'static str {
             DoneWord::Saved => "saved",
             DoneWord::Changed => "changed",
             DoneWord::Same => "same",
+            DoneWord::Removed => "removed",
         }
     }
 }
