@@ -102,7 +102,7 @@ pub use migrate::migrate;
 pub use offer_pins::OfferRef;
 pub use offers::{OfferView, StoredOffer};
 pub use pins::NewOverride;
-pub use policies::{NewPolicy, PolicyInForce, PolicyVersion};
+pub use policies::{NewPolicy, PolicyInForce, PolicyMaker, PolicyVersion};
 pub use purge::{Deleted, PURGED_TABLES};
 pub use quotas::Usage;
 pub use removed::TABLES_OF_SERVERS;

@@ -74,6 +74,8 @@ struct ActivityPage {
     /// True if one of `more` is filled in.
     is_more_open: bool,
     is_filtered: bool,
+    /// True if the filters ask for calls that are held open, and the visitor may see permission requests.
+    leads_to_requests: bool,
     /// Status words, each with its class and its meaning.
     status_words: [(&'static str, &'static str, &'static str); Status::ALL.len()],
     /// True if the page is not the first one.
@@ -117,6 +119,10 @@ async fn records(visit: &PageVisit) -> Result<Response, GatewayError> {
         more,
         status_words: status_words(),
         is_filtered: given.iter().any(|(name, _)| !PAGING.contains(name)),
+        leads_to_requests: given
+            .iter()
+            .any(|(name, value)| *name == "status" && value == Status::Waiting.as_str())
+            && Section::Permissions.is_open_to(visit.caller()),
         is_further: given.iter().any(|(name, _)| *name == "cursor"),
         is_live: status == StatusCode::OK && !given.iter().any(|(name, _)| STILL.contains(name)),
         records: found.rows.iter().map(|row| line(row, visit.now())).collect(),
@@ -241,7 +247,10 @@ fn status_words() -> [(&'static str, &'static str, &'static str); Status::ALL.le
             Status::Cancelled => "The caller took it back; the message says whether it may have run.",
             Status::Unknown => "The replica that ran it died before the end: it may have run.",
             Status::Pending => "It has not ended yet.",
-            Status::Waiting => "It waits for a person.",
+            Status::Waiting => {
+                "The call is held open while a person decides. Calls that were told to come back later are blocked, with \
+                 consent_pending."
+            }
         };
         (status.as_str(), tone(status.as_str()), meaning)
     })

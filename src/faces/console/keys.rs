@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::moment::Moment;
 use super::nav::{Nav, Section};
-use super::page_visit::PageVisit;
+use super::page_visit::{PageVisit, status_of};
 use crate::domain::id::KeyId;
 use crate::domain::tenant::{Action, Role};
 use crate::faces::query::params::{PAGE, Params};
@@ -34,7 +34,7 @@ struct KeyLine {
     role: &'static str,
     owner: String,
     prefix: String,
-    state: &'static str,
+    state: String,
     tone: &'static str,
     ends: Option<Moment>,
     last_used: Option<Moment>,
@@ -53,8 +53,54 @@ struct KeysPage {
     keys: Vec<KeyLine>,
     roles: Vec<&'static str>,
     days: [&'static str; 5],
+    /// Fault of the form that was sent; `None` without one.
+    fault: Option<KeyFault>,
+    /// Content of the form.
+    typed: TypedKey,
     /// Link to the next page; `None` if there is none.
     next: Option<String>,
+}
+
+impl KeysPage {
+    /// Returns whether the fault of the form is about a field.
+    fn is_faulty(&self, field: &str) -> bool {
+        self.fault.as_ref().is_some_and(|fault| fault.field == field)
+    }
+}
+
+/// Fault of the form that makes a key.
+struct KeyFault {
+    /// Name of the field that the fault is about; empty for none.
+    field: String,
+    says: String,
+}
+
+/// Content of the form that makes a key, to be shown again.
+#[derive(Default)]
+struct TypedKey {
+    role: String,
+    name: String,
+    owner: String,
+    days: String,
+}
+
+impl TypedKey {
+    /// Takes the fields of the form that was sent.
+    fn of(visit: &PageVisit) -> TypedKey {
+        let [role, name, owner, days] =
+            ["role", "name", "owner", "expires_in_days"].map(|name| visit.field(name).trim().to_owned());
+        TypedKey { role, name, owner, days }
+    }
+}
+
+impl KeyFault {
+    fn of(error: &GatewayError) -> KeyFault {
+        let field = match error {
+            GatewayError::Invalid { field: Some(field), .. } => field.clone(),
+            _ => String::new(),
+        };
+        KeyFault { field, says: error.to_string() }
+    }
 }
 
 /// Returns the path of a key's page.
@@ -74,10 +120,15 @@ fn has_ended(key: &ApiKey, now: DateTime<Utc>) -> bool {
 
 /// Shows the list.
 pub(super) async fn list(visit: PageVisit) -> Response {
-    visit.answer_sensitive("keys.list", Section::Keys, |visit| Box::pin(keys(visit))).await
+    visit.answer_sensitive("keys.list", Section::Keys, |visit| Box::pin(keys(visit, None))).await
 }
 
-async fn keys(visit: &PageVisit) -> Result<Response, GatewayError> {
+/// Shows the list again after a fault of the form, with what was typed.
+async fn list_again(visit: PageVisit, error: GatewayError) -> Response {
+    visit.answer_sensitive("keys.list", Section::Keys, move |visit| Box::pin(keys(visit, Some(error)))).await
+}
+
+async fn keys(visit: &PageVisit, fault: Option<GatewayError>) -> Result<Response, GatewayError> {
     visit.caller().authorise(Action::ManageKeys)?;
     visit.needs_tenant()?;
     let page = Params::of(&visit.given(PAGE)?, PAGE)?.page()?;
@@ -94,18 +145,23 @@ async fn keys(visit: &PageVisit) -> Result<Response, GatewayError> {
         keys: shown.iter().map(|key| line(visit, key)).collect(),
         roles: roles.collect(),
         days: DAYS,
+        fault: fault.as_ref().map(KeyFault::of),
+        typed: fault.as_ref().map(|_| TypedKey::of(visit)).unwrap_or_default(),
         next: next.map(|cursor| format!("{}?limit={}&cursor={cursor}", Section::Keys.href(), page.limit)),
     };
-    visit.show(StatusCode::OK, &page).await
+    visit.show(fault.map_or(StatusCode::OK, |error| status_of(&error).0), &page).await
 }
 
 fn line(visit: &PageVisit, key: &ApiKey) -> KeyLine {
     let moment = |at: DateTime<Utc>| Moment::new(at, visit.now());
     let (state, tone) = match (key.revoked_at, has_ended(key, visit.now())) {
-        (Some(_), _) => ("revoked", "held"),
-        (None, true) => ("expired", "held"),
-        (None, false) if key.successor.is_some() => ("replaced", "open"),
-        (None, false) => ("valid", "good"),
+        (Some(_), _) => ("revoked".to_owned(), "held"),
+        (None, true) => ("expired".to_owned(), "held"),
+        (None, false) if key.successor.is_some() => {
+            let until = key.expires_at.map(|at| format!(", works until {}", moment(at).exact()));
+            (format!("replaced{}", until.unwrap_or_default()), "open")
+        }
+        (None, false) => ("valid".to_owned(), "good"),
     };
     KeyLine {
         name: key.name.clone(),

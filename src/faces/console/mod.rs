@@ -9,6 +9,7 @@ mod act;
 mod activity;
 pub(in crate::faces) mod assets;
 mod connect;
+mod done;
 mod form;
 mod gate;
 mod home;

@@ -333,11 +333,22 @@ impl PageVisit {
 
     /// Returns the page for a failure that another text tells of.
     pub(super) fn failed_with(&self, here: Section, error: &GatewayError, text: &str) -> Response {
-        let (status, title) = status_of(error);
-        let (href, link) = match here.is_open_to(self.caller()) {
+        let link = match here.is_open_to(self.caller()) {
             true => (here.href(), here.name()),
             false => (HOME, "The first page"),
         };
+        self.failed_at(here, error, text, link)
+    }
+
+    /// Returns the page for a failure that another text tells of, with a link: its path and its words.
+    pub(super) fn failed_at(
+        &self,
+        here: Section,
+        error: &GatewayError,
+        text: &str,
+        (href, link): (&str, &str),
+    ) -> Response {
+        let (status, title) = status_of(error);
         let request_id = self.visit.request_id();
         page::render(status, &FailurePage { nav: self.nav(here), title, text, href, link, request_id })
     }

@@ -5,34 +5,43 @@ mod explanation;
 mod key_choice;
 mod replay;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
+use chrono::TimeDelta;
 use http::StatusCode;
+use uuid::Uuid;
 
 use self::draft::{EXAMPLES, Editor, PolicyDraft};
 use self::explanation::{ExplainForm, Explanation};
 use self::key_choice::KeyChoice;
 use self::replay::CheckedDraft;
 use super::act::{VisitorAct, perform};
+use super::done::DoneWord;
 use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::{PageVisit, status_of};
-use super::text::{LongText, indented};
+use super::text::{LongText, indented, short};
 use crate::domain::tenant::Action;
 use crate::faces::query::cursor::{DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
 use crate::faces::query::params::{ParamNames, Params};
 use crate::gateway::{GatewayError, PolicyView};
-use crate::store::PolicyVersion;
+use crate::store::{PolicyMaker, PolicyVersion};
 
 /// Parameters of the page.
-const PARAMS: ParamNames = &["version"];
+const PARAMS: ParamNames = &["version", "done"];
 /// Memory of the page, in bytes: its versions, and the rules in force as loaded and as text.
 const PAGE_MEMORY_BYTES: usize = DEFINITIONS_MEMORY_BYTES + 1024 * 1024;
 /// Most versions that are listed.
 const VERSIONS_MAX: usize = 20;
+
+/// Time after a change for which its notice is shown.
+const SAVED_SHOWN_FOR: TimeDelta = TimeDelta::minutes(2);
+/// Longest name or owner of a key in the list, in characters.
+const NAME_CHARS_MAX: usize = 60;
 
 /// Version in the list.
 struct VersionLine {
@@ -40,7 +49,10 @@ struct VersionLine {
     href: String,
     mode: String,
     rules: usize,
+    /// Owner and name of the key that made it; an id if it is gone.
     by: String,
+    /// Id of that key or person; empty for the platform operator.
+    by_id: String,
     created: Moment,
     /// True if it is in force.
     is_there: bool,
@@ -53,6 +65,8 @@ struct PolicyPage {
     csrf: String,
     /// Reason why something was not done; `None` if it was.
     failure: Option<String>,
+    /// Notice of what the visitor has just done; `None` without one.
+    done: Option<String>,
     version: i64,
     mode: &'static str,
     warnings: Vec<String>,
@@ -93,7 +107,9 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
     caller.authorise(Action::SeePolicies)?;
     visit.needs_tenant()?;
     let given = visit.given(PARAMS)?;
-    let wanted = Params::of(&given, PARAMS)?.count("version", 0, u32::MAX as usize)?;
+    let params = Params::of(&given, PARAMS)?;
+    let done = DoneWord::of(&params, &[DoneWord::Saved])?;
+    let wanted = params.count("version", 0, u32::MAX as usize)?;
     let wanted = i64::try_from(wanted).ok().filter(|wanted| *wanted > 0);
     visit.expect(PAGE_MEMORY_BYTES).await?;
     let tenants = &visit.gateway().tenants;
@@ -110,6 +126,7 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
     let mut versions = list(i64::MAX, VERSIONS_MAX as i64 + 1).await?;
     let has_more_versions = versions.len() > VERSIONS_MAX;
     versions.truncate(VERSIONS_MAX);
+    let makers = tenants.policy_makers(caller, &versions).await?;
     let is_conflict = status == StatusCode::CONFLICT;
     let changes = caller.role.may(Action::ManageKeys);
     let editor =
@@ -125,6 +142,7 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
         csrf: nav.csrf.clone(),
         nav,
         failure: answers.failure,
+        done: done.filter(|_| is_own(visit, &versions, version)).map(|_| saved(version)),
         version,
         mode: mode.as_str(),
         warnings,
@@ -135,20 +153,48 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
         explain: answers.explain,
         explanation: answers.explanation,
         examples: &EXAMPLES,
-        versions: versions.iter().map(|row| line(visit, row, version)).collect(),
+        versions: versions.iter().map(|row| line(visit, row, &makers, version)).collect(),
         has_more_versions,
     };
     visit.show(status, &page).await
 }
 
-fn line(visit: &PageVisit, row: &PolicyVersion, there: i64) -> VersionLine {
+fn saved(version: i64) -> String {
+    format!("Saved: version {version} is in force.")
+}
+
+/// Returns whether the visitor has just made the version in force.
+fn is_own(visit: &PageVisit, versions: &[PolicyVersion], there: i64) -> bool {
+    let visitor = visit.caller().key.map(|key| key.0);
+    versions.first().is_some_and(|newest| {
+        newest.version == there
+            && newest.created_by == visitor
+            && visit.now() - newest.created_at < SAVED_SHOWN_FOR
+    })
+}
+
+fn line(
+    visit: &PageVisit,
+    row: &PolicyVersion,
+    makers: &HashMap<Uuid, PolicyMaker>,
+    there: i64,
+) -> VersionLine {
+    let maker = row.created_by.map(|id| (id, makers.get(&id)));
     let rules = serde_json::from_str::<Vec<serde::de::IgnoredAny>>(&row.rules);
     VersionLine {
         version: row.version,
         href: format!("{}?version={}", Section::Policy.href(), row.version),
-        mode: row.mode.clone().unwrap_or_default(),
+        mode: row.mode.clone().unwrap_or_else(|| "not set".to_owned()),
         rules: rules.map_or(0, |rules| rules.len()),
-        by: row.created_by.map_or_else(|| "the platform operator".to_owned(), |key| format!("key {key}")),
+        by: match &maker {
+            None => "the platform operator".to_owned(),
+            Some((id, None)) => format!("key {id}"),
+            Some((_, Some(PolicyMaker { owner, key_name: None }))) => short(owner, NAME_CHARS_MAX),
+            Some((_, Some(PolicyMaker { owner, key_name: Some(name) }))) => {
+                format!("{} (key {})", short(owner, NAME_CHARS_MAX), short(name, NAME_CHARS_MAX))
+            }
+        },
+        by_id: maker.map(|(id, _)| id.to_string()).unwrap_or_default(),
         created: Moment::new(row.created_at, visit.now()),
         is_there: row.version == there,
     }
@@ -181,7 +227,7 @@ async fn update(visit: &PageVisit) -> Response {
     let (gateway, caller, sent) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()), draft.clone());
     let work = async move { gateway.tenants.put_policy(&caller, None, sent.document()?).await };
     let error = match perform(visit, act, work).await {
-        Ok(_) => return Redirect::to(Section::Policy.href()).into_response(),
+        Ok(_) => return Redirect::to(&DoneWord::Saved.href(Section::Policy)).into_response(),
         Err(error @ (GatewayError::Invalid { .. } | GatewayError::Conflict(_) | GatewayError::Limit(_))) => {
             error
         }
@@ -220,17 +266,20 @@ async fn check(visit: &PageVisit) -> Result<Response, GatewayError> {
 async fn explain(visit: &PageVisit) -> Result<Response, GatewayError> {
     visit.caller().authorise(Action::SeePolicies)?;
     visit.needs_tenant()?;
-    let explain = ExplainForm::of(visit);
+    let mut explain = ExplainForm::of(visit);
     let explained = match explain.request() {
         Ok(request) => visit.gateway().calls.explain(visit.caller(), &request).await,
         Err(error) => Err(error),
     };
-    let (status, failure, explanation) = match explained {
-        Ok(explained) => (StatusCode::OK, None, Some(Explanation::of(&explained))),
+    let (status, explanation) = match explained {
+        Ok(explained) => (StatusCode::OK, Some(Explanation::of(&explained))),
         Err(error @ GatewayError::Forbidden(_)) => return Err(error),
-        // no such tool
-        Err(error @ GatewayError::Refused(_)) => (StatusCode::NOT_FOUND, Some(error.to_string()), None),
-        Err(error) => (status_of(&error).0, Some(error.to_string()), None),
+        Err(error) => {
+            explain.fail(&error);
+            // no such tool
+            let is_refused = matches!(error, GatewayError::Refused(_));
+            (if is_refused { StatusCode::NOT_FOUND } else { status_of(&error).0 }, None)
+        }
     };
-    page(visit, status, Answers { failure, explain, explanation, ..Answers::default() }).await
+    page(visit, status, Answers { explain, explanation, ..Answers::default() }).await
 }

@@ -24,6 +24,7 @@ use url::form_urlencoded::Serializer;
 
 use self::add::TypedServer;
 use self::fields::FormNotice;
+use super::done::DoneWord;
 use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::{PageVisit, status_of};
@@ -33,10 +34,14 @@ use crate::domain::id::is_name;
 use crate::domain::server::ConnectionState;
 use crate::domain::tenant::Action;
 use crate::domain::tool::{Definition, PinState};
-use crate::faces::query::params::{PAGE, Params};
+use crate::faces::query::params::{ParamNames, Params};
 use crate::faces::query::server::{connection, last_error, wants_login};
 use crate::gateway::{GatewayError, ServerState, ServerView, ToolView};
 
+/// Parameters of the page.
+const PARAMS: ParamNames = &["cursor", "limit", "done"];
+/// Notice about a server that was removed.
+const REMOVED: &str = "The server was removed.";
 /// Memory of the list, in bytes: as loaded, and as text.
 const LIST_MEMORY_BYTES: usize = 256 * 1024;
 /// Longest error in the list, in characters.
@@ -76,6 +81,12 @@ struct ServersPage {
     again: Option<FormNotice>,
     /// Content of the form.
     typed: TypedServer,
+    /// Fault of the file that was pasted; `None` without one.
+    file_fault: Option<String>,
+    /// Content of the form that imports a file.
+    file: String,
+    /// Notice of what the visitor has just done; `None` without one.
+    done: Option<String>,
     servers: Vec<ServerLine>,
     /// Link to the next page; `None` if there is none.
     next: Option<String>,
@@ -152,7 +163,9 @@ async fn servers(visit: &PageVisit) -> Result<Response, GatewayError> {
 async fn listed(visit: &PageVisit) -> Result<ServersPage, GatewayError> {
     visit.caller().authorise(Action::SeeServers)?;
     visit.needs_tenant()?;
-    let page = Params::of(&visit.given(PAGE)?, PAGE)?.page()?;
+    let params = Params::of(&visit.given(PARAMS)?, PARAMS)?;
+    let done = DoneWord::of(&params, &[DoneWord::Removed])?;
+    let page = params.page()?;
     let after = page.after(String::new(), |key| is_name(key).then(|| key.to_owned()))?;
     visit.expect(LIST_MEMORY_BYTES).await?;
     let found = visit.gateway().servers.list_servers(visit.caller(), &after, page.fetch()).await?;
@@ -165,6 +178,7 @@ async fn listed(visit: &PageVisit) -> Result<ServersPage, GatewayError> {
     Ok(ServersPage {
         servers: shown.iter().map(line).collect(),
         next: next.map(|cursor| format!("{}?limit={}&cursor={cursor}", Section::Servers.href(), page.limit)),
+        done: done.map(|_| REMOVED.to_owned()),
         ..forms(visit)
     })
 }
@@ -180,6 +194,9 @@ fn forms(visit: &PageVisit) -> ServersPage {
         commands: commands(visit),
         again: None,
         typed: TypedServer::default(),
+        file_fault: None,
+        file: String::new(),
+        done: None,
         servers: Vec::new(),
         next: None,
     }
@@ -189,6 +206,13 @@ fn forms(visit: &PageVisit) -> ServersPage {
 async fn add_again(visit: &PageVisit, error: &GatewayError) -> Result<Response, GatewayError> {
     let (again, typed) = (Some(FormNotice::of(visit, error)), TypedServer::of(visit));
     let page = ServersPage { again, typed, ..listed(visit).await? };
+    visit.show(status_of(error).0, &page).await
+}
+
+/// Shows the page again after a fault of a pasted file, with the file.
+async fn import_again(visit: &PageVisit, error: &GatewayError) -> Result<Response, GatewayError> {
+    let (file_fault, file) = (Some(error.to_string()), visit.field("file").replace("\r\n", "\n"));
+    let page = ServersPage { file_fault, file, ..listed(visit).await? };
     visit.show(status_of(error).0, &page).await
 }
 

@@ -9,15 +9,18 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use self::fields::{SettingField, own_values};
+use self::fields::{SettingField, TypedSettings, own_values};
 use super::act::{VisitorAct, perform};
+use super::done::DoneWord;
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
 use crate::domain::settings;
 use crate::domain::tenant::Action;
-use crate::faces::query::params::NONE;
+use crate::faces::query::params::{ParamNames, Params};
 use crate::gateway::GatewayError;
 
+/// Parameters of the page.
+const PARAMS: ParamNames = &["done", "names"];
 /// Memory of the page, in bytes: as loaded, and as text.
 const PAGE_MEMORY_BYTES: usize = 512 * 1024;
 
@@ -32,14 +35,32 @@ struct SettingsPage {
     fields: Vec<SettingField>,
     /// Settings that somebody else changed meanwhile; `None` if nobody did.
     conflict: Option<Vec<String>>,
+    /// Reason why the form was not accepted; `None` if it was.
+    failure: Option<String>,
+    /// Notice of what the visitor has just done; `None` without one.
+    done: Option<String>,
 }
 
-/// Form that somebody else was faster than.
-struct LateForm {
-    /// Values that the tenant set itself when the form was made.
-    was: Map<String, Value>,
-    /// Changes that the form asks for.
-    patch: Map<String, Value>,
+/// Form that changed nothing, to be shown again.
+enum FormAgain {
+    /// Somebody else was faster.
+    Late {
+        /// Values that the tenant set itself when the form was made.
+        was: Map<String, Value>,
+        /// Changes that the form asks for.
+        patch: Map<String, Value>,
+    },
+    /// A value was not accepted.
+    Faulty {
+        /// Values that the tenant set itself when the form was made.
+        was: Map<String, Value>,
+        /// Version that the form was made for; `None` if it names none.
+        version: Option<i64>,
+        /// Setting whose value was not accepted; `None` for another fault.
+        field: Option<String>,
+        /// Reason.
+        message: String,
+    },
 }
 
 /// Shows the page.
@@ -47,28 +68,68 @@ pub(super) async fn show(visit: PageVisit) -> Response {
     visit.answer_sensitive("settings.get", Section::Settings, |visit| Box::pin(page(visit, None))).await
 }
 
-async fn page(visit: &PageVisit, late: Option<LateForm>) -> Result<Response, GatewayError> {
+async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, GatewayError> {
     visit.caller().authorise(Action::ManageKeys)?;
     visit.needs_tenant()?;
-    visit.given(NONE)?;
+    let params = Params::of(&visit.given(PARAMS)?, PARAMS)?;
+    let done = DoneWord::of(&params, &[DoneWord::Changed, DoneWord::Same])?;
     visit.expect(PAGE_MEMORY_BYTES).await?;
     let read = visit.gateway().tenants.read_settings(visit.caller(), None).await?;
-    let own = own_values(&read);
-    let changed = late.as_ref().map(|late| changed_since(&late.was, &own));
-    let patch = late.map(|late| late.patch).unwrap_or_default();
     let nav = visit.nav(Section::Settings);
-    let status = if changed.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
-    let page = SettingsPage {
+    let mut page = SettingsPage {
         csrf: nav.csrf.clone(),
         nav,
         version: read.get("version").and_then(Value::as_i64).unwrap_or_default(),
-        was: Value::Object(own).to_string(),
-        fields: settings::names_of_tenants()
-            .filter_map(|name| SettingField::of(name, &read, &patch))
-            .collect(),
-        conflict: changed,
+        was: String::new(),
+        fields: Vec::new(),
+        conflict: None,
+        failure: None,
+        done: done.map(|done| notice(done, params.text("names").unwrap_or_default())),
     };
+    let mut was = own_values(&read);
+    let (typed, status, faulty) = match again {
+        None => (TypedSettings::new(), StatusCode::OK, None),
+        Some(FormAgain::Late { was: before, patch }) => {
+            page.conflict = Some(changed_since(&before, &was));
+            (fields::typed_of(&patch), StatusCode::CONFLICT, None)
+        }
+        Some(FormAgain::Faulty { was: before, version, field, message }) => {
+            // whoever changes settings meanwhile is noticed when the form is sent again
+            if let Some(version) = version {
+                (page.version, was) = (version, before);
+            }
+            let message = field.as_deref().map_or(message.clone(), |field| fields::fault(field, &message));
+            page.failure = Some(message);
+            (fields::typed(|name| visit.field(name).to_owned()), StatusCode::BAD_REQUEST, field)
+        }
+    };
+    page.was = Value::Object(was).to_string();
+    page.fields =
+        settings::names_of_tenants().filter_map(|name| SettingField::of(name, &read, &typed)).collect();
+    if let Some(field) = page.fields.iter_mut().find(|field| faulty.as_deref() == Some(field.name)) {
+        field.fault.clone_from(&page.failure);
+    }
     visit.show(status, &page).await
+}
+
+/// Returns the notice of a form that was sent. Of the names in the address only those of settings count.
+fn notice(done: DoneWord, names: &str) -> String {
+    let is_named = |name: &&'static str| names.split(',').any(|named| named == *name);
+    let named: Vec<&str> = settings::names_of_tenants().filter(is_named).collect();
+    match done {
+        DoneWord::Changed if !named.is_empty() => format!("Changed: {}.", named.join(", ")),
+        DoneWord::Changed => "Changed.".to_owned(),
+        _ => "Nothing differed; nothing was changed.".to_owned(),
+    }
+}
+
+/// Returns the address of the page with the notice of a form that asked for these changes.
+fn href_after(patch: &Map<String, Value>) -> String {
+    if patch.is_empty() {
+        return DoneWord::Same.href(Section::Settings);
+    }
+    let names: Vec<&str> = patch.keys().map(String::as_str).collect();
+    format!("{}&names={}", DoneWord::Changed.href(Section::Settings), names.join(","))
 }
 
 /// Returns the names of the settings whose own values differ.
@@ -77,23 +138,26 @@ fn changed_since(was: &Map<String, Value>, own: &Map<String, Value>) -> Vec<Stri
     names.map(str::to_owned).collect()
 }
 
-/// Changes settings, and shows them as they are then. Where somebody else was faster, nothing is changed, and the page shows the form
-/// again, with what they changed.
+/// Changes settings, and shows them as they are then. Where somebody else was faster, or a value is not accepted, nothing is changed, and
+/// the page shows the form again, with what was typed.
 pub(super) async fn update(visit: PageVisit) -> Response {
     let was = serde_json::from_str::<Map<String, Value>>(visit.field("was")).unwrap_or_default();
     let patch = fields::patch(|name| visit.field(name).to_owned(), &was);
     let asked = patch.as_ref().ok().cloned().unwrap_or_default();
     match changed(&visit, patch).await {
-        Err(GatewayError::Conflict(_)) => {
-            let late = LateForm { was, patch: asked };
-            visit
-                .answer_sensitive("settings.get", Section::Settings, |visit| {
-                    Box::pin(page(visit, Some(late)))
-                })
-                .await
+        Err(GatewayError::Conflict(_)) => show_again(visit, FormAgain::Late { was, patch: asked }).await,
+        Err(GatewayError::Invalid { field, message }) => {
+            let version = visit.field("version").parse().ok();
+            show_again(visit, FormAgain::Faulty { was, version, field, message }).await
         }
-        done => visit.answer_act(Section::Settings, Section::Settings.href(), done),
+        done => visit.answer_act(Section::Settings, &href_after(&asked), done),
     }
+}
+
+async fn show_again(visit: PageVisit, again: FormAgain) -> Response {
+    visit
+        .answer_sensitive("settings.get", Section::Settings, |visit| Box::pin(page(visit, Some(again))))
+        .await
 }
 
 async fn changed(

@@ -1,6 +1,7 @@
 //! Texts of others on pages: bounded, and JSON in lines.
 
 use super::marked::is_marked;
+use crate::domain::json::JsonFault;
 
 /// Longest text that is shown whole, in bytes.
 const LONG_BYTES_MAX: usize = 256 * 1024;
@@ -96,6 +97,18 @@ pub(super) fn indented_within(json: &str, bytes_max: usize) -> LongText {
     LongText { text: out, left_out: None }
 }
 
+/// Returns why a text is not a JSON object, for the person who typed it, without a full stop.
+pub(super) fn not_an_object(text: &str, fault: &JsonFault) -> String {
+    match fault {
+        JsonFault::Syntax { offset } => {
+            let before = text.get(..text.floor_char_boundary(*offset)).unwrap_or_default();
+            format!("this is not JSON (at character {})", before.chars().count() + 1)
+        }
+        JsonFault::NotAnObject => r#"must be an object, such as {"path": "/a"}"#.to_owned(),
+        fault => fault.to_string(),
+    }
+}
+
 /// Returns JSON text with escapes for characters in strings that nobody sees. Its value is as it was.
 pub(super) fn with_escapes(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
@@ -122,6 +135,15 @@ mod tests {
         assert_eq!(escaped, "[\"a\\u202eb\\udb40\\udc41é\"]");
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(value(&escaped), value(json));
+    }
+
+    #[test]
+    fn faults_of_json_are_counted_in_characters() {
+        let says = |text: &str| not_an_object(text, &crate::domain::json::members_of_text(text).unwrap_err());
+        assert_eq!(says("{\"é\": x}"), "this is not JSON (at character 7)");
+        assert_eq!(says(""), "this is not JSON (at character 1)");
+        assert_eq!(says("[1]"), "must be an object, such as {\"path\": \"/a\"}");
+        assert_eq!(says("{\"a\":1,\"a\":2}"), "duplicate member name 'a'");
     }
 
     #[test]

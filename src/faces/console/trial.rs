@@ -89,6 +89,8 @@ struct TrialPage {
     form: ArgumentForm,
     /// All arguments as JSON, which count in place of the fields; empty for none.
     json: String,
+    /// True if that JSON was not understood.
+    is_json_faulty: bool,
     /// Reason why the form was not understood; `None` if it was.
     failure: Option<String>,
     forecast: Option<Forecast>,
@@ -233,6 +235,7 @@ fn described(visit: &PageVisit, (tool, tier): (&Tool, Tier), asked: &AskedCall) 
         reason: asked.reason.clone(),
         form: form_of(tool),
         json: asked.json.clone(),
+        is_json_faulty: false,
         failure: None,
         forecast: None,
         asked: None,

@@ -73,6 +73,8 @@ pub struct ReplayedCalls {
     pub outcome: PastOutcome,
     /// Rule that decides, or on whose condition the outcome depends; `None` if the mode decides.
     pub rule: Option<Arc<str>>,
+    /// Mode that decides; `None` if a rule does, and for an outcome that is unknown without one.
+    pub mode: Option<PolicyMode>,
     /// Number of calls.
     pub calls: i64,
 }
@@ -90,27 +92,31 @@ pub struct ReplayReport {
     pub has_more: bool,
 }
 
+/// Tool, outcome, rule and mode of an entry, as [`ReplayedCalls`] has them.
+type EntryKey = (String, PastOutcome, Option<Arc<str>>, Option<PolicyMode>);
+
 /// Sums of a replay under way.
 #[derive(Default)]
 struct Sums {
     report: ReplayReport,
-    entries: HashMap<(String, PastOutcome, Option<Arc<str>>), i64>,
+    entries: HashMap<EntryKey, i64>,
 }
 
 impl Sums {
-    fn add(&mut self, past: &PastCalls, decided: PastDecision) {
+    fn add(&mut self, past: &PastCalls, (decided, mode): (PastDecision, PolicyMode)) {
         let outcome = PastOutcome::from(decided.effect);
         if let Some(sum) = self.report.by_outcome.get_mut(outcome as usize) {
             *sum += past.calls;
         }
         if outcome != PastOutcome::Allowed {
             let tool = format!("{}:{}", past.server, past.tool);
-            *self.entries.entry((tool, outcome, decided.rule)).or_default() += past.calls;
+            let mode = Some(mode).filter(|_| decided.rule.is_none() && outcome != PastOutcome::Unknown);
+            *self.entries.entry((tool, outcome, decided.rule, mode)).or_default() += past.calls;
         }
     }
 
     fn report(self) -> ReplayReport {
-        let entry = |((tool, outcome, rule), calls)| ReplayedCalls { tool, outcome, rule, calls };
+        let entry = |((tool, outcome, rule, mode), calls)| ReplayedCalls { tool, outcome, rule, mode, calls };
         let mut entries: Vec<ReplayedCalls> = self.entries.into_iter().map(entry).collect();
         entries.sort_unstable_by(|a, b| {
             b.calls.cmp(&a.calls).then_with(|| a.tool.cmp(&b.tool)).then_with(|| a.rule.cmp(&b.rule))
@@ -179,13 +185,15 @@ impl Calls {
         Ok(sums.report())
     }
 
-    /// Decides a group of past calls.
-    fn decide_past(&self, replay: &mut Replay<'_>, past: &PastCalls) -> PastDecision {
+    /// Decides a group of past calls. Returns the decision, and the mode that holds for whoever called.
+    fn decide_past(&self, replay: &mut Replay<'_>, past: &PastCalls) -> (PastDecision, PolicyMode) {
+        let unknown = |mode| (PastDecision { effect: None, rule: None }, mode);
         let Some(calling) = self.caller_of(replay, past.principal) else {
-            return PastDecision { effect: None, rule: None };
+            return unknown(replay.mode);
         };
+        let mode = mode_of(replay, calling.settings.policy_mode);
         if replay.times == PastTimes::Ignored && calling.policies.key.rules.looks_at_times() {
-            return PastDecision { effect: None, rule: None };
+            return unknown(mode);
         }
         let name = format!("{}:{}", past.server, past.tool);
         let (tier, operation) = (tier_of(past), operation_of(past));
@@ -231,11 +239,11 @@ impl Calls {
             deployment: &self.options.policy,
             tenant: &replay.document.rules,
             key: &calling.policies.key.rules,
-            mode: mode_of(replay, settings.policy_mode),
+            mode,
             remembered: None,
             has_host_prompt: false,
         };
-        layers.evaluate_past(&call)
+        (layers.evaluate_past(&call), mode)
     }
 
     /// Returns who called, with the settings and policies of now; of keys that are gone, and of people, those of the tenant.
@@ -307,7 +315,9 @@ mod tests {
     fn calls_are_added_up_by_tool_outcome_and_rule() {
         let mut sums = Sums::default();
         let rule: Arc<str> = "r".into();
-        let decided = |effect| PastDecision { effect, rule: Some(Arc::clone(&rule)) };
+        let decided = |effect| (PastDecision { effect, rule: Some(Arc::clone(&rule)) }, PolicyMode::ByRisk);
+        let by_mode = (PastDecision { effect: Some(Effect::Ask), rule: None }, PolicyMode::AlwaysAsk);
+        sums.add(&past("m", 8), by_mode);
         sums.add(&past("a", 2), decided(Some(Effect::Ask)));
         sums.add(&past("a", 3), decided(Some(Effect::Ask)));
         sums.add(&past("b", 9), decided(None));
@@ -316,10 +326,19 @@ mod tests {
             sums.add(&past(&format!("d{n}"), 1), decided(Some(Effect::Deny)));
         }
         let report = sums.report();
-        assert_eq!(report.by_outcome, [7, 5, REPORTED_MAX as i64, 9]);
-        let first: Vec<(&str, PastOutcome, i64)> =
-            report.entries.iter().take(2).map(|entry| (&*entry.tool, entry.outcome, entry.calls)).collect();
-        assert_eq!(first, [("s:b", PastOutcome::Unknown, 9), ("s:a", PastOutcome::Asked, 5)]);
+        assert_eq!(report.by_outcome, [7, 13, REPORTED_MAX as i64, 9]);
+        let first: Vec<(&str, PastOutcome, Option<PolicyMode>, i64)> = report
+            .entries
+            .iter()
+            .take(3)
+            .map(|entry| (&*entry.tool, entry.outcome, entry.mode, entry.calls))
+            .collect();
+        let expected = [
+            ("s:b", PastOutcome::Unknown, None, 9),
+            ("s:m", PastOutcome::Asked, Some(PolicyMode::AlwaysAsk), 8),
+            ("s:a", PastOutcome::Asked, None, 5),
+        ];
+        assert_eq!(first, expected);
         assert!(report.has_more && report.entries.len() == REPORTED_MAX);
     }
 

@@ -1,5 +1,9 @@
 //! Policies of the tenant and of its keys.
 
+use std::collections::HashMap;
+
+use uuid::Uuid;
+
 use super::Tenants;
 use crate::domain::id::KeyId;
 use crate::domain::policy::{PolicyDocument, PolicyMode, RuleSet};
@@ -7,7 +11,7 @@ use crate::domain::settings::Effective;
 use crate::domain::tenant::Action;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::live::access::Caller;
-use crate::store::{NewPolicy, PolicyVersion, RevisionKind, StoreError};
+use crate::store::{NewPolicy, PolicyMaker, PolicyVersion, RevisionKind, StoreError};
 
 /// Policy in force, with warnings about it.
 #[derive(Debug)]
@@ -125,6 +129,26 @@ impl Tenants {
         }
         self.store.list_policies(tenant, key, before, limit, bytes_max).await.map_err(store)
     }
+
+    /// Returns the present names of the keys and people who made these versions, by id. Those that are gone are left out.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
+    pub async fn policy_makers(
+        &self,
+        caller: &Caller,
+        versions: &[PolicyVersion],
+    ) -> Result<HashMap<Uuid, PolicyMaker>, GatewayError> {
+        caller.authorise(Action::SeePolicies)?;
+        let mut ids: Vec<Uuid> = versions.iter().filter_map(|version| version.created_by).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let makers = self.store.policy_makers(caller.tenant()?.id, &ids).await;
+        makers.map_err(|error| GatewayError::from_store(error, "key"))
+    }
 }
 
 /// Returns the text about a document that replaces another version than the one that is `there`.
@@ -158,8 +182,6 @@ fn warnings_about(caller: &Caller, rules: &RuleSet, has_webhook: bool) -> Vec<St
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
     #[test]

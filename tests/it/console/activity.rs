@@ -233,6 +233,9 @@ async fn an_empty_page_says_what_to_do() {
     let visitor = Visitor::with_key(&stage.gateway, &admin).await;
     let page = visitor.get("/console/activity?server=none").await.text;
     assert!(page.contains("No record matches."), "{page}");
+    let page = visitor.get("/console/activity?status=waiting").await.text;
+    let link = "<a href=\"/console/permissions\">Requests that wait are on Permissions</a>";
+    assert!(page.contains(link) && page.contains("with consent_pending."), "{page}");
     // the login is a record of its own
     let own = Visitor::with_key(&stage.gateway, &agent).await;
     let page = own.get("/console/activity?type=tool_call").await.text;

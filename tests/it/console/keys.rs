@@ -25,6 +25,12 @@ fn place(page: &str) -> String {
     links.rfind(|href| href.starts_with("/console/keys/")).expect("a link")
 }
 
+/// The path of the page of the key that was made in place of another.
+fn place_of_new(page: &str) -> String {
+    let mut links = attributes(page, "href").into_iter();
+    links.find(|href| href.starts_with("/console/keys/")).expect("a link")
+}
+
 /// The caller with a key.
 fn with(stage: &Stage, secret: &str) -> Api {
     let mut api = stage.platform();
@@ -44,10 +50,17 @@ async fn a_key_is_made_shown_once_replaced_and_revoked() {
     assert_eq!(form_to(&list.text, "/create").as_deref(), Some("/console/keys/create"));
     assert!(list.text.contains("this session's"), "{list:?}");
     for (fields, says) in [
-        (vec![("role", "platform")], "role must be"),
-        (vec![], "role must be"),
-        (vec![("role", "agent"), ("expires_in_days", "0")], "expires_in_days must be a whole number"),
-        (vec![("role", "agent"), ("name", &*"x".repeat(201))], "name must be 1 to 200 characters"),
+        (vec![("role", "platform"), ("owner", "ada")], "role must be"),
+        (vec![("owner", "ada")], "role must be"),
+        (vec![("role", "agent"), ("name", "laptop")], "owner is needed"),
+        (
+            vec![("role", "agent"), ("owner", "ada"), ("expires_in_days", "0")],
+            "expires_in_days must be a whole number",
+        ),
+        (
+            vec![("role", "agent"), ("owner", "ada"), ("name", &*"x".repeat(201))],
+            "name must be 1 to 200 characters",
+        ),
     ] {
         let refused = visitor.post("/console/keys/create", &fields).await;
         refused.expect(400);
@@ -95,11 +108,17 @@ async fn a_key_is_made_shown_once_replaced_and_revoked() {
     }
     assert!(!replaced.text.contains("Ends with it"), "it decided nothing: {replaced:?}");
     let old = visitor.get(&path).await.text;
-    assert!(old.contains("replaced") && form_to(&old, "/rotate").is_none(), "{old}");
+    assert!(old.contains("replaced, works until 20") && form_to(&old, "/rotate").is_none(), "{old}");
+    assert!(visitor.get("/console/keys").await.text.contains("replaced, works until 20"));
+    // the page of the new key says that the old one still works, and its revocation changes nothing of that
+    let still = format!("<a href=\"{path}\">The key that this one replaced</a> still works until 20");
+    let page_of_next = place_of_new(&replaced.text);
+    assert!(visitor.get(&page_of_next).await.text.contains(&still));
     visitor.post(&format!("{path}/rotate"), &[]).await.expect(409);
     let done = visitor.post(&form_to(&old, "/revoke").unwrap(), &[]).await;
     assert_eq!((done.status, done.header("location")), (303, path.as_str()));
     settle(401, SOON, || async { with(&stage, &key).get("/api/v1/status").await.status }).await;
+    assert!(!visitor.get(&page_of_next).await.text.contains("still works until"));
     with(&stage, &next).get("/api/v1/status").await.expect(200);
     let gone = visitor.get(&path).await.text;
     assert!(gone.contains("revoked") && form_to(&gone, "/revoke").is_none(), "{gone}");
@@ -194,13 +213,21 @@ async fn a_form_makes_one_key() {
     let admin = tenant.admin().await;
     let visitor = Visitor::with_key(&stage.gateway, &admin).await;
     let once = hidden(&visitor.get("/console/keys").await.text, "once");
-    let fields = |once| [("role", "agent"), ("name", "laptop"), ("once", once)];
+    let fields = |once| [("role", "agent"), ("name", "laptop"), ("owner", "ada"), ("once", once)];
     // a form that was refused can be filled in again
-    visitor.post("/console/keys/create", &[("role", "king"), ("once", &once)]).await.expect(400);
-    visitor.post("/console/keys/create", &fields(&once)).await.expect(201);
+    visitor
+        .post("/console/keys/create", &[("role", "king"), ("owner", "ada"), ("once", &once)])
+        .await
+        .expect(400);
+    let made = visitor.post("/console/keys/create", &fields(&once)).await;
+    made.expect(201);
     let again = visitor.post("/console/keys/create", &fields(&once)).await;
     again.expect(409);
-    assert!(again.text.contains("was made already"), "{again:?}");
+    assert!(
+        again.text.contains("The key &#39;laptop&#39; was made already, and is shown only once."),
+        "{again:?}"
+    );
+    assert!(attributes(&again.text, "href").contains(&place(&made.text)), "{again:?}");
     // at another replica too
     let other = crate::support::Gateway::start(&stage.database, &[]).await;
     let mut there = visitor.at(&other);
@@ -216,4 +243,35 @@ async fn a_form_makes_one_key() {
     assert_eq!(stage.database.count("select count(*) from api_keys where name = 'laptop'").await, 1);
     let next = hidden(&visitor.get("/console/keys").await.text, "once");
     visitor.post("/console/keys/create", &fields(&next)).await.expect(201);
+}
+
+#[tokio::test]
+async fn a_form_that_makes_a_key_keeps_what_was_typed() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let list = visitor.get("/console/keys").await.text;
+    assert!(list.contains("value=\"\" required") && list.contains("about once a minute"), "{list}");
+    let fields = [("role", "operator"), ("name", "laptop"), ("owner", " "), ("expires_in_days", "30")];
+    let page = visitor.post("/console/keys/create", &fields).await;
+    page.expect(400);
+    assert_harmless(&page.text);
+    for part in [
+        "owner is needed",
+        "What you typed is in the form.",
+        "<option value=\"operator\" selected>",
+        "<option value=\"30\" selected>",
+        "name=\"name\" value=\"laptop\"",
+        "<input id=\"k-owner\" aria-invalid=\"true\"",
+    ] {
+        assert!(page.text.contains(part), "{part}: {page:?}");
+    }
+    let again = [("once", &*hidden(&page.text, "once")), ("owner", "ada"), fields[0], fields[1]];
+    visitor.post("/console/keys/create", &again).await.expect(201);
+    for text in HOSTILE {
+        let fields = [("role", text), ("name", text), ("owner", text), ("expires_in_days", text)];
+        let page = visitor.post("/console/keys/create", &fields).await;
+        page.expect(400);
+        assert_harmless(&page.text);
+    }
 }

@@ -104,5 +104,8 @@ pub fn hidden(page: &str, name: &str) -> String {
 
 /// The place of the form on a page whose action ends so; `None` if there is none.
 pub fn form_to(page: &str, end: &str) -> Option<String> {
-    attributes(page, "action").into_iter().find(|action| action.ends_with(end))
+    let actions = attributes(page, "action").into_iter();
+    // a fragment is for the browser alone
+    let mut paths = actions.map(|action| action.split('#').next().unwrap_or_default().to_owned());
+    paths.find(|path| path.ends_with(end))
 }

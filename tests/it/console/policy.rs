@@ -47,7 +47,14 @@ async fn rules_are_changed_here_and_a_conflict_shows_both() {
         visitor.post(UPDATE, &[("version", version), ("mode", mode), ("rules", &rules)]).await
     };
     let done = send("0", "by_risk", &first).await;
-    assert_eq!((done.status, done.header("location")), (303, PATH));
+    assert_eq!((done.status, done.header("location")), (303, "/console/policy?done=saved"));
+    let saved = visitor.get("/console/policy?done=saved").await.text;
+    assert!(saved.contains("Saved: version 1 is in force."), "{saved}");
+    assert_harmless(&saved);
+    let colleague = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let seen = colleague.get("/console/policy?done=saved").await.text;
+    assert!(!seen.contains("Saved: "), "somebody else saved it: {seen}");
+    visitor.get("/console/policy?done=removed").await.expect(400);
     let policy = in_force(&admin).await;
     assert_eq!(
         (&policy["version"], &policy["mode"], &policy["rules"]),
@@ -58,7 +65,10 @@ async fn rules_are_changed_here_and_a_conflict_shows_both() {
     assert_eq!((&record["type"], &recorded["body"]["mode"]), (&json!("policy"), &json!("by_risk")));
     let page = visitor.get(PATH).await.text;
     assert!(page.contains("matches no tool that is known now"), "a warning: {page}");
-    assert!(page.contains(&admin.id), "who made the version: {page}");
+    let key = admin.get(&format!("/api/v1/keys/{}", admin.id)).await.expect(200);
+    let [owner, name] = ["owner", "name"].map(|member| key[member].as_str().unwrap());
+    let by = format!("<td title=\"{}\">{owner} (key {name})</td>", admin.id);
+    assert!(page.contains(&by), "who made the version: {page}");
     assert_eq!(edited(&page), first);
 
     // somebody else is faster
@@ -219,13 +229,18 @@ async fn a_call_is_explained_as_over_the_api() {
         .await
         .expect(200);
     let visitor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
+    let (reader, decider) = (tenant.auditor().await, tenant.approver().await);
     let named = Visitor::with_key(&stage.gateway, &tenant.admin().await).await.get(PATH).await.text;
+    for low in [&reader, &decider] {
+        assert!(!named.contains(&low.id), "keys of its role call no tools: {named}");
+    }
     assert!(named.contains(&format!("<option value=\"{}\">", agent.id)), "an admin chooses by name: {named}");
     let explain = async |fields: &[(&str, &str)]| visitor.post("/console/policy/explain", fields).await;
     let asked = explain(&[("tool", "zoo:writer"), ("args", r#"{"n": 3}"#)]).await;
     asked.expect(200);
     for part in [
-        "A person is asked first.",
+        "The policy asks a person first.",
+        "Only the policy is looked at here.",
         "by rule many",
         "the person at the agent&#39;s own client",
         "&#34;n&#34;: 3",
@@ -234,24 +249,35 @@ async fn a_call_is_explained_as_over_the_api() {
     }
     assert_harmless(&asked.text);
     let few = explain(&[("tool", "zoo:writer"), ("args", r#"{"n": 1}"#)]).await;
-    assert!(few.text.contains("The call runs.") && few.text.contains("&#39;when&#39; is false"), "{few:?}");
+    assert!(
+        few.text.contains("The policy lets it run.") && few.text.contains("&#39;when&#39; is false"),
+        "{few:?}"
+    );
     let denied = explain(&[("tool", "zoo:writer"), ("key_id", &agent.id), ("endpoint", "direct")]).await;
     assert!(
-        denied.text.contains("The call does not run.") && denied.text.contains("of-the-key"),
+        denied.text.contains("The policy refuses it.") && denied.text.contains("of-the-key"),
         "{denied:?}"
     );
     assert!(denied.text.contains("value=\"direct\" selected"), "{denied:?}");
     for (fields, status, says) in [
         (vec![], 400, "name a tool"),
         (vec![("tool", "zoo:writ")], 404, "did you mean"),
-        (vec![("tool", "zoo:writer"), ("args", "[]")], 400, "args must be a JSON object"),
+        (vec![("tool", "zoo:writer"), ("args", "[]")], 400, "Arguments (JSON): must be an object, such as"),
+        (
+            vec![("tool", "zoo:writer"), ("args", "{n")],
+            400,
+            "Arguments (JSON): this is not JSON (at character 2).",
+        ),
         (vec![("tool", "zoo:writer"), ("key_id", "x")], 400, "must be the id of a key"),
         (vec![("tool", "zoo:writer"), ("key_id", "0199aaaa-0000-7000-8000-000000000001")], 404, "not found"),
         (vec![("tool", "zoo:writer"), ("tool_variant", "odd")], 400, "tool_variant must be one of"),
     ] {
         let refused = explain(&fields).await;
         refused.expect(status);
-        assert!(refused.text.contains(says), "{says}: {refused:?}");
+        let below = refused.text.split("<h2 id=\"explain\">").nth(1).unwrap();
+        assert!(below.contains(says), "{says}: {refused:?}");
+        let marked = below.contains("<input id=\"e-args\" aria-invalid=\"true\"");
+        assert_eq!(marked, says.starts_with("Arguments"), "{refused:?}");
     }
     assert_eq!(upstream.counts().calls, 0, "nothing runs");
 }

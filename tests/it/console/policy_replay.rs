@@ -78,6 +78,16 @@ async fn past_calls_are_decided_by_other_rules_and_nothing_is_saved() {
     );
     assert!(page.contains("did you mean &#39;zoo:reader&#39;?"), "warnings of the rules: {page}");
     assert!(attributes(&page, "href").contains(&"/console/activity?tool=zoo%3Awiper".to_owned()), "{page}");
+    // in mode observe they run, but for what enforced rules say
+    for mode in ["observe", ""] {
+        let page = check(&visitor, mode, &rules).await;
+        assert!(page.contains("In mode observe they all run"), "{page}");
+        assert!(page.contains("1 <span class=\"tone bad\">would be denied</span></li>"), "{page}");
+        assert!(page.contains(">would be asked</span></li>"), "{page}");
+    }
+    let asking = check(&visitor, "always_ask", &json!([])).await;
+    assert!(rows(&asking).iter().all(|row| row.contains("asked mode always_ask ")), "{asking}");
+    assert!(!asking.contains("In mode observe"), "{asking}");
     // the mode of the form holds for keys without one of their own
     assert_eq!(counts(&check(&visitor, "deny_unless_allowed", &json!([])).await), [0, 0, 6, 0]);
     let path = format!("/api/v1/keys/{}/settings", bob.id);

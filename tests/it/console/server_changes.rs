@@ -184,7 +184,10 @@ async fn a_server_is_removed_after_a_question() {
     let asked = visitor.get("/console/servers/up/remove").await.text;
     tenant.platform.get("/api/v1/servers/up").await.expect(200);
     let action = form_to(&asked, "/remove").unwrap();
-    assert_eq!(location(&visitor.post(&action, &[]).await), (303, "/console/servers"));
+    assert_eq!(location(&visitor.post(&action, &[]).await), (303, "/console/servers?done=removed"));
+    let list = visitor.get("/console/servers?done=removed").await.text;
+    assert!(list.contains("The server was removed."), "{list}");
+    visitor.get("/console/servers?done=saved").await.expect(400);
     tenant.platform.get("/api/v1/servers/up").await.expect(404);
     visitor.post(&action, &[]).await.expect(404);
     for part in ["remove", "settings", "logs", "explode"] {
@@ -272,7 +275,10 @@ async fn a_pasted_file_adds_what_can_be_added_and_says_the_rest() {
     ] {
         let refused = visitor.post("/console/servers/import", &[("file", file)]).await;
         refused.expect(400);
-        assert!(refused.text.contains(says) && !refused.text.contains("s3cret"), "{refused:?}");
+        // the file is in the form again, and nowhere else
+        let (before, rest) = refused.text.split_once("<textarea id=\"s-file\"").unwrap();
+        let after = rest.split_once("</textarea>").unwrap().1;
+        assert!(before.contains(says) && !format!("{before}{after}").contains("s3cret"), "{refused:?}");
     }
     let hostile: serde_json::Map<String, Value> =
         HOSTILE.iter().map(|text| ((*text).to_owned(), json!({"note": text, *text: text}))).collect();
@@ -311,9 +317,16 @@ async fn a_tool_is_overridden_for_its_definition_and_by_version() {
     // the form of before is too old
     visitor.post(&action, &said).await.expect(409);
     let page = visitor.get("/console/servers/up?tool=t").await.text;
+    assert!(!page.contains("are both true"), "{page}");
+    let version = hidden(page.split("/tools/override\"").nth(1).unwrap(), "version");
+    let hints = [("version", &*version), ("readOnlyHint", "true"), ("destructiveHint", "true")];
+    visitor.post(&action, &[&base[..2], &hints, &[("title", "A \"title\"")]].concat()).await.expect(303);
+    let page = visitor.get("/console/servers/up?tool=t").await.text;
+    assert!(page.contains("are both true: the tool counts as destructive."), "{page}");
+    assert_eq!(tool().await["tier"], "destructive");
     assert_harmless(&page);
     assert!(page.contains("value=\"A &#34;title&#34;\""), "{page}");
-    let record = tenant.records("tool=tools.override&source=console&status=success", 1).await.remove(0);
+    let record = tenant.records("tool=tools.override&source=console&status=success", 2).await.remove(0);
     let recorded: Value = serde_json::from_str(record["arguments"].as_str().unwrap()).unwrap();
     assert_eq!(
         (&recorded["tool"], &recorded["body"]["annotations"]["readOnlyHint"]),

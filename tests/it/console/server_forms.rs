@@ -2,7 +2,7 @@
 
 use serde_json::{Map, json};
 
-use super::markup::{HOSTILE, assert_harmless, attributes, form_to, hidden};
+use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden};
 use crate::support::{Stage, Upstream, Visitor, upstream};
 
 #[tokio::test]
@@ -35,7 +35,12 @@ async fn a_form_that_adds_a_server_keeps_what_was_typed() {
     }
     let page = visitor.post("/console/servers/create", &typed("new", "notaurl", "")).await;
     page.expect(400);
-    assert!(page.text.contains("such as https://host/mcp"), "{page:?}");
+    let whole = "This is not a URL. Give the whole address of the server&#39;s MCP endpoint, such as https://host/mcp.";
+    assert!(page.text.contains(whole), "{page:?}");
+    let page = visitor.post("/console/servers/create", &typed("new", "http://10.1.2.3/mcp", "")).await;
+    page.expect(400);
+    let private = "10.1.2.3 is refused: its address is private. Whoever runs the gateway can permit it with an entry in";
+    assert!(page.text.contains(private) && !page.text.contains("the whole address"), "{page:?}");
     for url in ["http://h.example/?key=s3cret", "http://u:s3cret@h.example/"] {
         let page = visitor.post("/console/servers/create", &typed("NO NAME", url, "")).await;
         page.expect(400);
@@ -121,5 +126,28 @@ async fn a_file_adds_twenty_servers_at_most() {
         assert_harmless(&page.text);
         assert_eq!(page.text.matches("at most 20 at once").count(), left, "{page:?}");
         assert_eq!(tenant.platform.items("/api/v1/servers").await.len(), there);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_kept() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let page = visitor.post("/console/servers/import", &[("file", "{\"mcpServers\": {")]).await;
+    page.expect(400);
+    assert_harmless(&page.text);
+    let below = page.text.split("<h2 id=\"import\">").nth(1).unwrap();
+    for part in
+        ["nothing was added", "What you typed is in the form.", "\n{&#34;mcpServers&#34;: {</textarea>"]
+    {
+        assert!(below.contains(part), "{part}: {page:?}");
+    }
+    // what is typed comes back as it is: characters that nobody sees have no marks in a field
+    for text in HOSTILE.into_iter().filter(|text| !text.contains('\u{202e}')) {
+        let page = visitor.post("/console/servers/import", &[("file", text)]).await;
+        page.expect(400);
+        assert_harmless(&page.text);
+        assert!(page.text.contains(&escaped(text)), "{text}: {page:?}");
     }
 }

@@ -57,7 +57,10 @@ async fn settings_change_and_say_who_was_faster() {
         assert!(page.text.contains(says), "{says}: {page:?}");
     }
     // a form that changes nothing sets nothing
-    send(&visitor, &page.text, &[]).await.expect(303);
+    let done = send(&visitor, &page.text, &[]).await;
+    assert_eq!((done.status, done.header("location")), (303, "/console/settings?done=same"));
+    let shown = visitor.get("/console/settings?done=same").await.text;
+    assert!(shown.contains("Nothing differed; nothing was changed."), "{shown}");
     let same = read().await;
     assert!(same.as_object().unwrap().values().all(|member| member["origin"] != "tenant"), "{same}");
 
@@ -69,7 +72,14 @@ async fn settings_change_and_say_who_was_faster() {
         ("direct_endpoint", "false"),
     ];
     let done = send(&visitor, &page, &changes).await;
-    assert_eq!((done.status, done.header("location")), (303, "/console/settings"));
+    assert_eq!(done.status, 303);
+    assert!(done.header("location").starts_with("/console/settings?done=changed&names="), "{done:?}");
+    let shown = visitor.get(done.header("location")).await.text;
+    assert!(shown.contains("Changed: max_operation, allowed_tools, direct_endpoint, rate_limit."), "{shown}");
+    // no text of the address is repeated
+    let shown = visitor.get("/console/settings?done=changed&names=rate_limit,evil").await.text;
+    assert!(shown.contains("Changed: rate_limit.") && !shown.contains("evil"), "{shown}");
+    visitor.get("/console/settings?done=evil").await.expect(400);
     let now = read().await;
     for (name, value) in [
         ("max_operation", json!("write")),
@@ -112,12 +122,38 @@ async fn settings_change_and_say_who_was_faster() {
     for (name, value, says) in [
         ("rate_limit", "many", "rate_limit must be"),
         ("rate_limit", "0", "rate_limit must be"),
+        (
+            "allowed_tools",
+            "files",
+            "allowed_tools must be a JSON list, such as [&#34;files:*&#34;]: globs on",
+        ),
+        ("allowed_tools", "7", "allowed_tools must be a JSON list, such as [&#34;files:*&#34;]: globs on"),
+        ("host_prompts", "write", "host_prompts must be a JSON list, such as [&#34;write&#34;]"),
         ("locale", "xx", "locale must be"),
         ("version", "", "no version"),
     ] {
         let refused = send(&visitor, &visitor.get("/console/settings").await.text, &[(name, value)]).await;
         refused.expect(400);
         assert!(refused.text.contains(says), "{refused:?}");
+        assert_harmless(&refused.text);
+        if name != "version" {
+            // the message is at the field as well, and what was typed is in it
+            assert_eq!(refused.text.matches(says).count(), 2, "{refused:?}");
+            assert!(refused.text.contains("What you typed is in the form."), "{refused:?}");
+        }
+        if !["version", "locale"].contains(&name) {
+            assert!(fields(&refused.text).contains(&(name.to_owned(), value.to_owned())), "{refused:?}");
+            assert!(refused.text.contains(&format!("id=\"s-{name}\" aria-invalid=\"true\"")), "{refused:?}");
+            send(&visitor, &refused.text, &[(name, "")]).await.expect(303);
+        }
+    }
+    // what is typed comes back as it is: characters that nobody sees have no marks in a field
+    for text in HOSTILE.into_iter().filter(|text| !text.contains('\u{202e}')) {
+        let page = visitor.get("/console/settings").await.text;
+        let refused = send(&visitor, &page, &[("rate_limit", text), ("locale", text)]).await;
+        refused.expect(400);
+        assert_harmless(&refused.text);
+        assert!(refused.text.contains(&escaped(text)), "{text}: {refused:?}");
     }
 }
 

@@ -38,7 +38,7 @@ async fn the_platform_operator_acts_in_the_chosen_tenant() {
     visitor.post("/console/servers/up/disable", &[]).await.expect(303);
     assert_eq!(acme.platform.get("/api/v1/servers/up").await.expect(200)["enabled"], false);
     acme.records("tool=servers.disable&source=console&status=success", 1).await;
-    let made = visitor.post("/console/keys/create", &[("role", "agent")]).await;
+    let made = visitor.post("/console/keys/create", &[("role", "agent"), ("owner", "ada")]).await;
     made.expect(201);
 
     let of_acme = visitor.csrf().await;

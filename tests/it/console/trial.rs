@@ -119,7 +119,8 @@ async fn a_form_is_made_from_the_schema_and_calls_as_an_agent_does() {
     assert_eq!(upstream.calls()[1].arguments, r#"{"text": "json" , "x":18446744073709551616}"#);
     for (name, value, says) in [
         ("args", r#"{"a":1,"a":2}"#, "duplicate"),
-        ("args", "[1]", "must be an object, such as"),
+        ("args", "[1]", "All arguments as JSON: must be an object, such as {&#34;path&#34;: &#34;/a&#34;}."),
+        ("args", "{\"é\" 1}", "All arguments as JSON: this is not JSON (at character 6)."),
         ("arg.list", "[1", "list: must be JSON, such as"),
     ] {
         let fields: Vec<(&str, &str)> = base
@@ -131,6 +132,8 @@ async fn a_form_is_made_from_the_schema_and_calls_as_an_agent_does() {
         let refused = visitor.post(&action, &fields).await;
         refused.expect(400);
         assert!(refused.text.contains(says), "{refused:?}");
+        let is_marked = refused.text.contains("<textarea id=\"t-args\" aria-invalid=\"true\"");
+        assert_eq!(is_marked, name == "args", "{refused:?}");
     }
     assert_eq!(upstream.counts().calls, 2);
 }
@@ -161,6 +164,7 @@ async fn what_would_be_refused_or_asked_is_said_and_then_so() {
     assert!(page.text.contains("policy_denied") && page.text.contains("Nobody wipes"), "{page:?}");
     let page = visitor.get(&path("up:writer")).await.text;
     assert!(page.contains("This call would ask, unless it has been allowed already: "), "{page}");
+    assert!(page.contains("The request waits 10 min for an answer."), "{page}");
     assert_eq!(tenant.platform.items("/api/v1/consent").await.len(), 0, "a look asks nobody");
     let page = send("up:writer", "call_tool_write", "call").await;
     page.expect(200);

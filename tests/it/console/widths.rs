@@ -158,7 +158,8 @@ async fn pages_can_be_used_without_eyes_or_mouse_in_every_role() {
         }
         if role == "admin" {
             browser.open(&format!("{}/console/keys", visitor.base)).await;
-            browser.follow("document.querySelector('form[action=\"/console/keys/create\"]').submit()").await;
+            browser.evaluate("document.querySelector('#k-owner').value = 'ada'").await;
+            browser.follow("document.querySelector('form[action^=\"/console/keys/create\"]').submit()").await;
             browser
                 .evaluate("document.querySelectorAll('details').forEach(setup => setup.open = true)")
                 .await;

@@ -7,8 +7,8 @@ use axum::response::Response;
 use chrono::TimeDelta;
 use serde_json::Map;
 
-use super::id_of;
 use super::setup::{NEW_KEY_MEMORY_BYTES, new_key};
+use super::{href_of, id_of, list_again};
 use crate::domain::id::KeyId;
 use crate::domain::tenant::Action;
 use crate::faces::console::act::{VisitorAct, perform};
@@ -25,8 +25,24 @@ const OVERLAP_S: u32 = 24 * 60 * 60;
 pub(in crate::faces::console) async fn create(visit: PageVisit) -> Response {
     match made(&visit).await {
         Ok(created) => shown(&visit, &created, None).await,
+        Err(error @ GatewayError::Invalid { .. }) => list_again(visit, error).await,
+        Err(error @ GatewayError::Conflict(_)) => made_already(&visit, &error).await,
         Err(error) => visit.failed(Section::Keys, &error),
     }
+}
+
+/// Shows that the key of the form was made already, with a link to it; the conflict alone where there is no such key.
+async fn made_already(visit: &PageVisit, error: &GatewayError) -> Response {
+    let key = match once(visit) {
+        Ok(Some(id)) => visit.gateway().tenants.get_key(visit.caller(), id).await.ok(),
+        _ => None,
+    };
+    let Some(key) = key else { return visit.failed(Section::Keys, error) };
+    let text = format!(
+        "The key '{}' was made already, and is shown only once. If you have not copied it, revoke it and make another.",
+        key.name
+    );
+    visit.failed_at(Section::Keys, error, &text, (&href_of(key.id), "To this key"))
 }
 
 /// Shows a new key. Where that fails, the page says that there is one all the same.
@@ -55,6 +71,9 @@ async fn made(visit: &PageVisit) -> Result<KeyCreated, GatewayError> {
     let work = async move {
         let id = id?;
         let [role, name, owner, days] = fields.map(|(_, value)| value);
+        if owner.is_empty() {
+            return Err(GatewayError::invalid("owner", "owner is needed: name who holds the key"));
+        }
         let days = days_of(&days)?;
         let text = |text: String| Some(text).filter(|text| !text.is_empty());
         let request = KeyRequest {

@@ -9,10 +9,12 @@ use serde_json::Value;
 use super::{KeyLine, LIST_MEMORY_BYTES, has_ended, href_of, id_of, line};
 use crate::domain::id::KeyId;
 use crate::domain::tenant::Action;
+use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::query::params::NONE;
 use crate::gateway::GatewayError;
+use crate::store::ApiKey;
 
 /// Setting of a key.
 struct SettingLine {
@@ -31,6 +33,8 @@ struct KeyPage {
     key: KeyLine,
     /// Page of the key that was replaced by this one; `None` if none was.
     predecessor: Option<String>,
+    /// End of that key, which still works until then; `None` if it does not work.
+    predecessor_ends: Option<String>,
     /// Page of the key that replaced this one; `None` if none did.
     successor: Option<String>,
     settings: Vec<SettingLine>,
@@ -63,6 +67,7 @@ async fn key(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
         id,
         href: href_of(id),
         predecessor: key.predecessor.map(href_of),
+        predecessor_ends: predecessor_ends(visit, &key).await?,
         successor: key.successor.map(href_of),
         settings: settings.iter().filter_map(setting).collect(),
         may_rotate: works && key.successor.is_none(),
@@ -70,6 +75,17 @@ async fn key(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
         key: line(visit, &key),
     };
     visit.show(StatusCode::OK, &page).await
+}
+
+/// Returns the end of the key that was replaced by this one; `None` if there is none, or it does not work any more.
+async fn predecessor_ends(visit: &PageVisit, key: &ApiKey) -> Result<Option<String>, GatewayError> {
+    let Some(id) = key.predecessor else { return Ok(None) };
+    match visit.gateway().tenants.get_key(visit.caller(), id).await {
+        Ok(old) if has_ended(&old, visit.now()) => Ok(None),
+        Ok(old) => Ok(old.expires_at.map(|at| Moment::new(at, visit.now()).exact())),
+        Err(GatewayError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns a setting as it is read back; `None` for a member that is none, such as the version.

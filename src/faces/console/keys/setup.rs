@@ -32,7 +32,8 @@ struct ClientSetup {
 /// Key that a new one replaces.
 struct ReplacedKey {
     href: String,
-    ends: Moment,
+    /// End of the key, in UTC.
+    ends: String,
     /// Number of decisions for other keys that end with it.
     grants_ended: i64,
 }
@@ -79,7 +80,7 @@ pub(super) async fn new_key(
         href: href_of(key.id),
         replaced: replaced.map(|(href, rotated)| ReplacedKey {
             href,
-            ends: Moment::new(rotated.ends_at, visit.now()),
+            ends: Moment::new(rotated.ends_at, visit.now()).exact(),
             grants_ended: rotated.grants_ended,
         }),
         url: &url,

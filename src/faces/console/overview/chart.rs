@@ -85,7 +85,7 @@ fn outcomes(minute: &MinuteCalls) -> [(&'static str, &'static str, i64); 4] {
     [
         ("succeeded", "succeeded", minute.succeeded),
         ("other", "cancelled or under way", minute.other),
-        ("refused", "refused", minute.refused),
+        ("refused", "refused, or told to wait", minute.refused),
         ("failed", "failed", minute.failed),
     ]
 }

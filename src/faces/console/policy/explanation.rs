@@ -7,6 +7,7 @@ use crate::domain::json;
 use crate::domain::operation::Variant;
 use crate::domain::policy::{Assurance, Entrance, Ruling};
 use crate::faces::console::page_visit::PageVisit;
+use crate::faces::console::text::not_an_object;
 use crate::faces::query::params::one_of;
 use crate::gateway::{ExplainRequest, Explained, GatewayError};
 
@@ -21,6 +22,10 @@ pub(super) struct ExplainForm {
     pub(super) key: String,
     variant: String,
     endpoint: String,
+    /// Reason why the call was not explained; `None` if it was.
+    pub(super) failure: Option<String>,
+    /// Name of the field that the reason is about; empty for none.
+    pub(super) faulty: String,
 }
 
 /// Word to choose.
@@ -46,7 +51,21 @@ impl ExplainForm {
             key: if other.is_empty() { field("key_id") } else { other },
             variant: field("tool_variant"),
             endpoint: field("endpoint"),
+            ..ExplainForm::default()
         }
+    }
+
+    /// Notes why the call was not explained.
+    pub(super) fn fail(&mut self, error: &GatewayError) {
+        self.failure = Some(error.to_string());
+        if let GatewayError::Invalid { field: Some(field), .. } = error {
+            self.faulty.clone_from(field);
+        }
+    }
+
+    /// Returns whether the reason why the call was not explained is about a field.
+    pub(super) fn is_faulty(&self, field: &str) -> bool {
+        self.faulty == field
     }
 
     /// Returns the variants to choose.
@@ -69,7 +88,7 @@ impl ExplainForm {
             given(&self.tool).ok_or_else(|| GatewayError::invalid("tool", "name a tool: SERVER:TOOL"))?;
         let arguments = given(&self.args).unwrap_or_else(|| "{}".to_owned());
         json::members_of_text(&arguments).map_err(|fault| {
-            let text = format!(r#"args must be a JSON object, such as {{"path": "/a"}}: {fault}"#);
+            let text = format!("Arguments (JSON): {}.", not_an_object(&arguments, &fault));
             GatewayError::invalid("args", text)
         })?;
         let key = given(&self.key).map(|key| Uuid::try_parse(&key));
@@ -128,7 +147,7 @@ impl Explanation {
         let asks = decision.ask.map(|ask| {
             let who = match ask.assurance {
                 Assurance::Client => "an approver or admin, or the person at the agent's own client",
-                Assurance::Approver => "another person, with role approver or admin",
+                Assurance::Approver => "another person with role approver or admin",
             };
             format!("{who}; by {}", ask.channels.iter().collect::<Vec<_>>().join(", "))
         });
@@ -153,13 +172,15 @@ impl Explanation {
 
 fn consequence(ruling: Ruling) -> &'static str {
     match ruling {
-        Ruling::Allowed => "The call runs.",
-        Ruling::Asked => "A person is asked first.",
-        Ruling::Denied => "The call does not run.",
+        Ruling::Allowed => "The policy lets it run.",
+        Ruling::Asked => "The policy asks a person first.",
+        Ruling::Denied => "The policy refuses it.",
         Ruling::WouldAsk => {
-            "The call runs, as the mode is observe. In mode by_risk a person would be asked first."
+            "The policy lets it run, as the mode is observe. In mode by_risk a person would be asked first."
         }
-        Ruling::WouldDeny => "The call runs, as the mode is observe. In mode by_risk it would not.",
-        Ruling::Delegated => "The call runs: the client asks its user by itself.",
+        Ruling::WouldDeny => {
+            "The policy lets it run, as the mode is observe. In mode by_risk it would be refused."
+        }
+        Ruling::Delegated => "The policy lets it run: the client asks its user by itself.",
     }
 }

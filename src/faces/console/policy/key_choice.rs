@@ -24,7 +24,7 @@ pub(super) struct KeyOption {
 
 /// Keys to choose from.
 pub(super) struct KeyChoice {
-    /// Keys that are valid now; none for a visitor who may see no keys.
+    /// Keys that are valid now and may call tools; none for a visitor who may see no keys.
     pub(super) options: Vec<KeyOption>,
     /// True if the form also has a field for the id of a key.
     pub(super) asks_id: bool,
@@ -47,7 +47,9 @@ impl KeyChoice {
         let has_more = keys.len() > KEYS_MAX;
         let now = visit.now();
         let is_valid = |revoked: bool, expires: Option<_>| !revoked && expires.is_none_or(|at| at > now);
-        let valid = keys.iter().filter(|key| is_valid(key.revoked_at.is_some(), key.expires_at));
+        // keys of other roles call no tools
+        let callers = keys.iter().filter(|key| key.role.may(Action::UseTools));
+        let valid = callers.filter(|key| is_valid(key.revoked_at.is_some(), key.expires_at));
         let options: Vec<KeyOption> = valid
             .take(KEYS_MAX)
             .map(|key| {

@@ -12,6 +12,7 @@ use crate::domain::id::{is_name, is_tool_name};
 use crate::domain::overrides::Hints;
 use crate::domain::tenant::Action;
 use crate::faces::console::act::{VisitorAct, perform};
+use crate::faces::console::done::DoneWord;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::gateway::{GatewayError, OverrideRequest, Reconnect, ServerChange};
@@ -128,7 +129,7 @@ pub(in crate::faces::console) async fn on_server(
         let page = part::settings_again(&visit, &name, error).await;
         return page.unwrap_or_else(|_| visit.failed(Section::Servers, error));
     }
-    let to = if verb == "remove" { Section::Servers.href().to_owned() } else { href_of(&name) };
+    let to = if verb == "remove" { DoneWord::Removed.href(Section::Servers) } else { href_of(&name) };
     visit.answer_act(Section::Servers, &to, done)
 }
 

@@ -78,17 +78,29 @@ impl FormNotice {
             (false, true) => Some("Addresses with a secret are"),
             (false, false) => None,
         };
-        FormNotice { says: error.to_string(), next_step: next_step(error), left_out }
+        let (says, next_step) = match error {
+            GatewayError::Invalid { field: Some(field), message } if field == "url" => {
+                url_fault(&text(visit, "url").unwrap_or_default(), message)
+            }
+            error => (error.to_string(), ""),
+        };
+        FormNotice { says, next_step, left_out }
     }
 }
 
-/// Returns what to do about a fault; empty where the fault says it.
-fn next_step(error: &GatewayError) -> &'static str {
-    match error {
-        GatewayError::Invalid { field: Some(field), .. } if field == "url" => {
-            "Give the whole address of the server's MCP endpoint, such as https://host/mcp."
+/// Returns the fault of an address in sentences for a person, and what to do about it.
+fn url_fault(typed: &str, message: &str) -> (String, &'static str) {
+    const WHOLE: &str = "Give the whole address of the server's MCP endpoint, such as https://host/mcp.";
+    if let Some(refused) = message.strip_suffix("; an entry in egress.allow can permit it") {
+        let permits = "Whoever runs the gateway can permit it with an entry in egress.allow.";
+        return (format!("{refused}."), permits);
+    }
+    match message.strip_prefix("the URL is refused: ") {
+        Some(reason) if !typed.contains("://") || reason.starts_with("it is not a URL") => {
+            ("This is not a URL.".to_owned(), WHOLE)
         }
-        _ => "",
+        Some(reason) => (format!("This address is refused: {reason}."), WHOLE),
+        None => (format!("{}.", message.trim_end_matches('.')), WHOLE),
     }
 }
 
@@ -123,6 +135,32 @@ mod tests {
             let error = headers(lines).unwrap_err().to_string();
             assert!(!error.contains("s3cret"), "{error}");
         }
+    }
+
+    #[test]
+    fn faults_of_addresses_are_sentences() {
+        let says = |typed: &str, message: &str| {
+            let (says, next_step) = url_fault(typed, message);
+            format!("{says} {next_step}")
+        };
+        let whole = "Give the whole address of the server's MCP endpoint, such as https://host/mcp.";
+        for (typed, message) in [
+            ("a b", "the URL is refused: it is not a URL such as https://host/path"),
+            ("notaurl", "the URL is refused: only http and https are supported"),
+        ] {
+            assert_eq!(says(typed, message), format!("This is not a URL. {whole}"));
+        }
+        assert_eq!(
+            says("ftp://h/", "the URL is refused: only http and https are supported"),
+            format!("This address is refused: only http and https are supported. {whole}")
+        );
+        let private = "10.1.2.3 is refused: its address is private; an entry in egress.allow can permit it";
+        assert_eq!(
+            says("http://10.1.2.3/", private),
+            "10.1.2.3 is refused: its address is private. Whoever runs the gateway can permit it with an entry in egress.allow."
+        );
+        let needed = "a server of kind http needs a url";
+        assert_eq!(says("", needed), format!("{needed}. {whole}"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::add::{NewServerForm, create};
-use super::href_of;
+use super::{href_of, import_again};
 use crate::domain::client_file::{ClientFile, FoundPlace, FoundServer, program, valid_name};
 use crate::domain::id::is_name;
 use crate::domain::tenant::Action;
@@ -61,13 +61,20 @@ enum Fate {
     Left(&'static str, String),
 }
 
-/// Imports a file, and shows what came of each server.
+/// Imports a file, and shows what came of each server. A file that cannot be read is shown again.
 pub(super) async fn run(visit: PageVisit) -> Response {
     let gateway = Arc::clone(visit.gateway());
     // what has begun goes on when the browser leaves
     let whole = async move {
         let page = Box::pin(imported(&visit)).await;
-        page.unwrap_or_else(|error| visit.failed(Section::Servers, &error))
+        match page {
+            Ok(page) => page,
+            Err(error @ GatewayError::Invalid { .. }) => {
+                let page = import_again(&visit, &error).await;
+                page.unwrap_or_else(|_| visit.failed(Section::Servers, &error))
+            }
+            Err(error) => visit.failed(Section::Servers, &error),
+        }
     };
     gateway.log.outlive(whole).await
 }

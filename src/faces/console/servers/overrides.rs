@@ -39,6 +39,8 @@ pub(super) struct OverrideForm {
     pub(super) title: String,
     /// Version of the present override, 0 for none.
     pub(super) version: i64,
+    /// True if the override says both that the tool only reads and that it may destroy something.
+    pub(super) is_contradictory: bool,
 }
 
 impl OverrideForm {
@@ -57,6 +59,7 @@ impl OverrideForm {
         };
         let [read_only, destructive, idempotent, open_world, _] = Hints::NAMES;
         OverrideForm {
+            is_contradictory: said.read_only_hint == Some(true) && said.destructive_hint == Some(true),
             hints: vec![
                 hint(read_only, "Only reads", said.read_only_hint),
                 hint(destructive, "May destroy something", said.destructive_hint),

@@ -247,17 +247,21 @@ async fn release(visit: &PageVisit, name: &str) -> Result<Response, GatewayError
     let waiting =
         states.and_then(|states| states.get(&server.name).map(|state| state.pending + state.changed));
     let tools = match waiting {
+        Some(0) => String::new(),
         None => "Definitions of tools that wait are".to_owned(),
         Some(1) => "The definition of 1 tool that waits is".to_owned(),
         Some(number) => format!("The definitions of {number} tools that wait are"),
     };
     let question = ActQuestion {
         act: format!("Release {} from quarantine", server.name),
-        says: format!(
-            "{tools} approved, as offered now, and agents can call the tools from then on. Read them first, on the page of the \
-             server. Blocked tools stay blocked."
-        )
-        .into(),
+        says: match tools.as_str() {
+            "" => "No definition waits. Agents can call its approved tools from then on.".into(),
+            tools => format!(
+                "{tools} approved, as offered now, and agents can call the tools from then on. Read them first, on the page of \
+                 the server. Blocked tools stay blocked."
+            )
+            .into(),
+        },
         keep: "Keep it in quarantine",
         verb: "unquarantine",
     };

@@ -1,5 +1,7 @@
 //! Fields of the form of settings: what each accepts is what the settings themselves say.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use crate::domain::settings;
@@ -35,21 +37,21 @@ pub(super) struct SettingField {
     pub(super) given: String,
     /// True if the field differs from what the tenant has.
     pub(super) is_changed: bool,
+    /// Reason why the value in the form was not accepted; `None` for a fine one.
+    pub(super) fault: Option<String>,
 }
 
+/// Values in a form that is shown again, by the names of settings. The other fields have what the tenant has.
+pub(super) type TypedSettings = BTreeMap<&'static str, String>;
+
 impl SettingField {
-    /// Creates the field of a setting that was read back. A patch changes what the form is filled in with. `None` for a setting that
-    /// was not read back.
-    pub(super) fn of(
-        name: &'static str,
-        read: &Map<String, Value>,
-        patch: &Map<String, Value>,
-    ) -> Option<Self> {
+    /// Creates the field of a setting that was read back, filled in with what was typed. `None` for a setting that was not read back.
+    pub(super) fn of(name: &'static str, read: &Map<String, Value>, typed: &TypedSettings) -> Option<Self> {
         let member = read.get(name)?;
         let value = member.get("value")?;
         let origin = member.get("origin")?.as_str()?.to_owned();
         let own = value_of_form(if origin == "tenant" { value } else { &Value::Null });
-        let given = patch.get(name).map(value_of_form);
+        let given = typed.get(name).cloned();
         let is_changed = given.as_ref().is_some_and(|given| *given != own);
         let given = given.unwrap_or(own);
         let option = |word: &str| SettingOption {
@@ -75,12 +77,23 @@ impl SettingField {
             options: options.unwrap_or_default().into_iter().map(option).collect(),
             given,
             is_changed,
+            fault: None,
         })
     }
 }
 
-/// Returns a description of the values that a field accepts. An empty field is the `null` of the API.
+/// Returns a description of the values that a field accepts. An empty field is the `null` of the API, and lists are JSON.
 fn accepts(name: &str) -> String {
+    match name {
+        "allowed_tools" => {
+            return r#"a JSON list, such as ["files:*"]: globs on server:tool, at most 200"#.to_owned();
+        }
+        "host_prompts" => {
+            return r#"a JSON list, such as ["write"]: operation types (read, write, destructive), each once"#
+                .to_owned();
+        }
+        _ => {}
+    }
     let accepted = settings::accepted(name).unwrap_or_default();
     let plain = accepted.strip_suffix(" or null").unwrap_or(&accepted);
     plain.trim_end_matches(',').to_owned()
@@ -102,6 +115,29 @@ pub(super) fn own_values(read: &Map<String, Value>) -> Map<String, Value> {
     own.filter_map(|(name, member)| Some((name.clone(), member.get("value")?.clone()))).collect()
 }
 
+/// Returns why the value of a field was not accepted.
+pub(super) fn fault(name: &str, message: &str) -> String {
+    match name {
+        "allowed_tools" | "host_prompts" => wrong(name),
+        _ => message.to_owned(),
+    }
+}
+
+fn wrong(name: &str) -> String {
+    format!("{name} must be {}; leave it empty to inherit", accepts(name))
+}
+
+/// Returns the values of a form that is shown again, all as typed.
+pub(super) fn typed(field: impl Fn(&str) -> String) -> TypedSettings {
+    settings::names_of_tenants().map(|name| (name, field(name).replace("\r\n", "\n"))).collect()
+}
+
+/// Returns the values that changes would set, as the form has them.
+pub(super) fn typed_of(patch: &Map<String, Value>) -> TypedSettings {
+    let changed = |name: &'static str| Some((name, value_of_form(patch.get(name)?)));
+    settings::names_of_tenants().filter_map(changed).collect()
+}
+
 /// Returns the changes that a form asks for, beside the values that the tenant had when the form was made.
 ///
 /// # Errors
@@ -117,10 +153,7 @@ pub(super) fn patch(
         let value = match settings::words(name) {
             _ if given.is_empty() => Value::Null,
             Some(_) => Value::from(given),
-            None => serde_json::from_str(given).map_err(|_| {
-                let accepts = accepts(name);
-                GatewayError::invalid(name, format!("{name} must be {accepts}; leave it empty to inherit"))
-            })?,
+            None => serde_json::from_str(given).map_err(|_| GatewayError::invalid(name, wrong(name)))?,
         };
         if value != *was.get(name).unwrap_or(&Value::Null) {
             patch.insert(name.to_owned(), value);
@@ -162,6 +195,8 @@ mod tests {
             fault,
             "rate_limit must be a whole number of attempts per minute, at least 1; leave it empty to inherit"
         );
+        let fault = changed(&[("host_prompts", "write")]).unwrap_err();
+        assert!(fault.starts_with(r#"host_prompts must be a JSON list, such as ["write"]: "#), "{fault}");
     }
 
     #[test]
@@ -173,7 +208,7 @@ mod tests {
         assert_eq!(Value::Object(own_values(&read)), json!({"max_operation": "read"}));
         let late = object(json!({"max_operation": "write"}));
         let field = |name, patch: &Map<String, Value>| {
-            let field = SettingField::of(name, &read, patch).unwrap();
+            let field = SettingField::of(name, &read, &typed_of(patch)).unwrap();
             let chosen =
                 field.options.iter().find(|option| option.is_chosen).map(|option| option.word.clone());
             (field.value, field.origin, field.given, chosen, field.is_changed)
@@ -186,8 +221,8 @@ mod tests {
         assert_eq!(field("max_operation", &late), of("read", "tenant", "write", Some("write"), true));
         assert_eq!(field("in_band_answers", &none), of("true", "deployment", "", None, false));
         assert_eq!(field("rate_limit", &none), of("none", "deployment", "", None, false));
-        assert!(SettingField::of("locale", &read, &none).is_none());
-        let flag = SettingField::of("in_band_answers", &read, &none).unwrap();
+        assert!(SettingField::of("locale", &read, &typed_of(&none)).is_none());
+        let flag = SettingField::of("in_band_answers", &read, &typed_of(&none)).unwrap();
         assert_eq!((flag.accepts.as_str(), flag.is_inherited), ("true, false", true));
     }
 }

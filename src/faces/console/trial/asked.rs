@@ -63,7 +63,7 @@ impl AskedShown {
             Some(ConsentState::Pending) => {
                 let who = match view.assurance {
                     Assurance::Client => "an approver or admin",
-                    Assurance::Approver => "another person, with role approver or admin",
+                    Assurance::Approver => "another person with role approver or admin",
                 };
                 (
                     "waits for a person",

@@ -3,6 +3,7 @@
 use crate::domain::operation::Variant;
 use crate::domain::policy::{Assurance, Ruling};
 use crate::domain::tenant::Action;
+use crate::faces::console::moment::whole_seconds;
 use crate::faces::console::page_visit::PageVisit;
 use crate::gateway::{Rehearsed, ToolRequest};
 
@@ -60,9 +61,11 @@ impl Forecast {
                     Some(Assurance::Client) => {
                         "an approver or admin, or the person at the agent's own client"
                     }
-                    Some(Assurance::Approver) | None => "another person, with role approver or admin",
+                    Some(Assurance::Approver) | None => "another person with role approver or admin",
                 };
-                notes.extend(ask.map(|ask| format!("The request waits {} s for an answer.", ask.ttl_s)));
+                notes.extend(ask.map(|ask| {
+                    format!("The request waits {} for an answer.", whole_seconds(ask.ttl_s.into()))
+                }));
                 (
                     format!(
                         "This call would ask, unless it has been allowed already: {who} has to allow it."

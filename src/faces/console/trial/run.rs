@@ -17,6 +17,7 @@ use crate::domain::risk::Sensitivity;
 use crate::domain::tenant::Action;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
+use crate::faces::console::text::not_an_object;
 use crate::faces::query::cursor::DEFINITIONS_MEMORY_BYTES;
 use crate::gateway::{CallOutcome, CallRequest, Callee, CancelBy, Door, GatewayError, RefusedAttempt};
 
@@ -84,10 +85,11 @@ async fn page(visit: &PageVisit, step: Step) -> Result<Response, GatewayError> {
     let arguments = match asked.json.as_str() {
         "" => form.arguments(),
         // the pipeline finds no duplicates by itself
-        text => json::members_of_text(text).map(|_| text.to_owned()).map_err(|fault| {
-            format!(r#"All arguments as JSON: must be an object, such as {{"path": "/a"}}: {fault}"#)
-        }),
+        text => json::members_of_text(text)
+            .map(|_| text.to_owned())
+            .map_err(|fault| format!("All arguments as JSON: {}", not_an_object(text, &fault))),
     };
+    let is_json_faulty = !asked.json.is_empty() && arguments.is_err();
     let missing = if asked.json.is_empty() { form.mark_missing() } else { Vec::new() };
     let mut followed = None;
     let mut failure = (!missing.is_empty()).then(|| needed(&missing));
@@ -130,6 +132,7 @@ async fn page(visit: &PageVisit, step: Step) -> Result<Response, GatewayError> {
         return Err(GatewayError::NotFound("tool"));
     };
     let mut page = described(visit, (&tool, tier), &asked);
+    page.is_json_faulty = is_json_faulty;
     let status = if is_understood { StatusCode::OK } else { StatusCode::BAD_REQUEST };
     if let Some(followed) = followed {
         page.follow(followed);
