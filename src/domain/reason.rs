@@ -147,8 +147,7 @@ pub fn quotation(text: &str) -> Option<String> {
 /// Returns the beginning of a text as one masked line; a longer text ends with its length. Characters that nobody sees are marks: whoever
 /// decides must see what the call has.
 fn one_line(text: &str, bytes_max: usize) -> String {
-    let Preview { text: mut line, truncated } =
-        marked(text, bytes_max);
+    let Preview { text: mut line, truncated } = marked(text, bytes_max);
     if truncated {
         line.push_str(&format!("… ({} B)", text.len()));
     }
