@@ -72,15 +72,21 @@ pub(in crate::domain) fn plain(text: &str) -> String {
     out
 }
 
-/// Returns the text without terminal sequences, and with spaces for tabs.
+/// Returns the text with terminal sequences cut down to the character that begins them, and with spaces for tabs.
 pub(in crate::domain) fn without_sequences(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(char) = chars.next() {
         match char {
-            '\u{1b}' => skip_sequence(&mut chars),
+            '\u{1b}' => {
+                out.push(char);
+                skip_sequence(&mut chars);
+            }
             // the same as ESC [
-            '\u{9b}' => skip_parameters(&mut chars),
+            '\u{9b}' => {
+                out.push(char);
+                skip_parameters(&mut chars);
+            }
             '\t' => out.push(' '),
             other => out.push(other),
         }

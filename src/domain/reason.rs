@@ -154,13 +154,16 @@ fn one_line(text: &str, bytes_max: usize) -> String {
     line
 }
 
-/// Returns the masked beginning of a text in one line, with marks for characters that nobody sees.
+/// Returns the masked beginning of a text in one line, with marks for characters that nobody sees. A text of which codes for terminals
+/// were taken out, since they could part a secret, counts as cut.
 fn marked(text: &str, bytes_max: usize) -> Preview {
+    let line = in_one_line(text);
     let is_marked = |c: char| is_unseen(c) || c.is_control();
-    redact::preview_marked(&in_one_line(text), is_marked, bytes_max)
+    let Preview { text, truncated } = redact::preview_marked(&line, is_marked, bytes_max);
+    Preview { text, truncated: truncated || line.contains(['\u{1b}', '\u{9b}']) }
 }
 
-/// Returns the text in one line, without codes for terminals.
+/// Returns the text in one line, with codes for terminals cut down to the character that begins them.
 fn in_one_line(text: &str) -> String {
     let is_break = |c: char| matches!(c, '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' | '\u{85}');
     let line: String = text.chars().map(|c| if is_break(c) { ' ' } else { c }).collect();

@@ -331,6 +331,10 @@ fn what_nobody_sees_is_marked_where_a_person_decides() {
     let reason = reason("fs:fs_write", "{\"path\":\"pay\u{202e}roll\u{200b}.txt\",\"b\":\"\\u202ex\"}");
     assert_eq!(reason.lines(Language::English)[0], "Write to file at pay<U+202E>roll<U+200B>.txt");
     assert_eq!(reason.arguments.text, r#"{"path":"pay<U+202E>roll<U+200B>.txt","b":"\u202ex"}"#);
+    // what a code for terminals takes along is not shown, and does not go unsaid
+    let hidden = self::reason("fs:fs_write", "{\"path\":\"/srv/\u{9b}../../etc/passwd\"}");
+    assert!(hidden.arguments.truncated && hidden.arguments.text.contains("/srv/<U+009B>"), "{hidden:?}");
+    assert!(hidden.lines(Language::English)[1].contains("/srv/<U+009B>"), "{hidden:?}");
     // a client that escapes them writes another text, and means the same
     let escaped = self::reason("fs:fs_write", r#"{"path":"in\u202evoice.txt"}"#);
     assert_eq!(escaped.lines(Language::English)[0], "Write to file at in<U+202E>voice.txt");

@@ -46,14 +46,17 @@ pub fn preview(text: &str, max_bytes: usize) -> Preview {
 pub fn preview_marked(text: &str, is_unseen: fn(char) -> bool, max_bytes: usize) -> Preview {
     let mut seen = String::with_capacity(text.len());
     let mut marks = Vec::new();
+    let mut is_full = false;
     for c in text.chars() {
         match is_unseen(c) {
-            true if seen.len() <= max_bytes && marks.len() <= max_bytes => marks.push((seen.len(), c)),
-            true => {}
+            true if marks.len() <= max_bytes => marks.push((seen.len(), c)),
+            true => is_full = true,
             false => seen.push(c),
         }
     }
-    shown(&seen, &marks, max_bytes)
+    let Preview { text, truncated } = shown(&seen, &marks, max_bytes);
+    // marks without a place must not be missed by whoever reads the rest
+    Preview { text, truncated: truncated || is_full }
 }
 
 /// Returns the masked beginning of a text, with marks for the characters that stood at these places of it, in order.
@@ -106,7 +109,7 @@ fn render(shown: &str, masks: &[Range<usize>], marks: &[(usize, char)]) -> Strin
     let mut at = 0;
     let within = masks.iter().take_while(|mask| mask.start < shown.len());
     // the end of the text ends its last piece as a mask does
-    for mask in within.cloned().chain([shown.len()..usize::MAX]) {
+    for mask in within.cloned().chain(std::iter::once(shown.len()..usize::MAX)) {
         while let Some((place, c)) = marks.next_if(|(place, _)| *place <= mask.start) {
             // those within the mask before are left out
             if *place >= at {

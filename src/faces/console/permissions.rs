@@ -21,7 +21,7 @@ use self::grants::{GrantLine, GrantsShown};
 use super::act::{VisitorAct, perform};
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
-use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia, GrantEffect};
+use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia};
 use crate::domain::tenant::Action;
 use crate::faces::query::params::{ParamNames, Params, one_of};
 use crate::gateway::{ConsentView, DecideRequest, GatewayError};
@@ -128,8 +128,8 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     };
     let one = views.first().filter(|_| named.is_some());
     let GrantsShown { lines: grants, has_more: has_more_grants } = grants::load(visit, one).await?;
-    let allowed = grants.iter().any(|grant| grant.effect == GrantEffect::Allow.as_str());
-    let beside_grant = one.filter(|_| allowed).and_then(|view| beside_grant(view.row.state.known()?));
+    let allowed = one.filter(|view| grants.iter().any(|grant| grant.allows(view)));
+    let beside_grant = allowed.and_then(|view| beside_grant(view.row.state.known()?));
     let names = consent.key_names(visit.caller(), &views).await?;
     let card = |view: &ConsentView| {
         let card = RequestCard::of(visit, view, names.get(&view.row.principal));

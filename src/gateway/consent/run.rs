@@ -99,9 +99,8 @@ impl Consent {
         }
     }
 
-    /// Returns the unused permission for the very call that a remembered decision lets through, the answer to the request
-    /// `remembered`; `None` without one. The call uses it up: else it would still be there after the grant, for a call that nobody
-    /// asked about again.
+    /// Returns the unused permission for the very call that a remembered decision lets through; `None` without one. The call
+    /// uses it up: else it would still be there after the grant, for a call that nobody asked about again.
     ///
     /// # Errors
     /// The refusal, if a person has ended the turn of the call or refused this very call, or that cannot be known.
@@ -109,14 +108,12 @@ impl Consent {
         &self,
         attempt: &Attempt,
         call: &ConsentCall<'_>,
-        remembered: Option<Uuid>,
     ) -> Result<Option<Permit>, Refusal> {
         let tenant = attempt.caller.tenant_id();
         let granted = GrantedCall {
             turn: attempt.turn(),
             pin: call.pin().to_owned(),
             digests: self.digests(attempt, call).await,
-            remembered,
         };
         match self.store.find_own_decision(tenant, &granted).await {
             Ok(OwnDecision::None) => Ok(None),

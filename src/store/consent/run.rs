@@ -52,8 +52,6 @@ pub struct GrantedCall {
     pub pin: String,
     /// Keyed digests of the call, one for each key in use.
     pub digests: Vec<[u8; DIGEST_BYTES]>,
-    /// Request whose answer is remembered; `None` if it is not known.
-    pub remembered: Option<Uuid>,
 }
 
 /// Decision of a person that goes before a remembered one, since it is about this very call.
@@ -65,7 +63,7 @@ pub enum OwnDecision {
     Fenced(HeldFence),
     /// The call was allowed, and has not run yet.
     Unused(Box<ConsentRow>),
-    /// The call was refused: its request is not over yet, or the refusal came after the remembered decision.
+    /// The call was refused: its request is not over yet, or no decision that allows such calls was remembered since then.
     Denied(Box<ConsentRow>),
 }
 
@@ -88,15 +86,21 @@ impl Store {
             " from consent_requests
              where tenant_id = $1 and principal = $2 and digest = any($3) and pin = $4
                and (state in ('granted', 'denied') and expires_at > now()
-                    or state = 'denied' and decided_at > (
-                        select decided_at from consent_requests where tenant_id = $1 and id = $5))
+                    or state = 'denied' and not exists (
+                        select from consent_grants g
+                        where g.tenant_id = $1 and g.revoked_at is null and g.expires_at > now() and g.effect = 'allow'
+                          and (g.principal, g.server_id, g.tool, g.operation_type, g.pin)
+                              = ($2, consent_requests.server_id, consent_requests.tool, consent_requests.operation_type, $4)
+                          and (g.assurance = 'approver' or consent_requests.assurance = 'client')
+                          and array_position(array['low', 'moderate', 'high', 'critical'], g.risk)
+                              >= array_position(array['low', 'moderate', 'high', 'critical'], consent_requests.risk)
+                          and g.created_at > consent_requests.decided_at))
              order by id desc limit 1"
         ))
         .bind(tenant.0)
         .bind(principal(call.turn.key))
         .bind(digests)
         .bind(&call.pin)
-        .bind(call.remembered)
         .fetch_optional(&mut *tx)
         .await?;
         tx.commit().await?;

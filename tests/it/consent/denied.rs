@@ -47,3 +47,32 @@ async fn a_tool_that_is_allowed_after_a_refusal_runs_once_the_refused_request_is
     write(&agent, &refused).await.ok();
     assert_eq!(upstream.counts().calls, 1);
 }
+
+#[tokio::test]
+async fn a_tool_that_is_allowed_once_more_after_a_refusal_runs() {
+    let (stage, tenant, upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let refused = json!({"n": 2});
+    let (first, second) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &refused).await);
+    decide(&approver, &first, "allow_always").await.expect(200);
+    decide(&approver, &second, "reject_once").await.expect(200);
+    shift(&stage.database, &second, "expires_at = now() - interval '1 second'").await;
+    write(&agent, &refused).await.refused("consent_denied");
+    // riskier calls ask, and who remembers their answer allows the others as well
+    let risky = asked(&agent, &json!({"force": true})).await;
+    decide(&approver, &risky, "allow_always").await.expect(200);
+    write(&agent, &refused).await.ok();
+    assert_eq!(upstream.counts().calls, 1);
+}
+
+#[tokio::test]
+async fn who_ends_a_turn_is_not_quoted_with_the_words_of_others() {
+    let (_stage, tenant, _upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let (allowed, waits) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
+    let body = json!({"decision": "allow_once", "comment": "fine with me"});
+    approver.post(&format!("/api/v1/consent/{allowed}/decision"), &body).await.expect(200);
+    decide(&tenant.approver().await, &waits, "cancel_turn").await.expect(200);
+    let shown = approver.get(&format!("/api/v1/consent/{allowed}")).await.expect(200);
+    assert_eq!((&shown["state"], &shown["comment"]), (&json!("cancelled"), &json!(null)), "{shown}");
+}

@@ -80,7 +80,7 @@ impl DecidedNotice {
 /// Returns the consequence of a remembered decision, with its end.
 async fn remembered(visit: &PageVisit, view: &ConsentView, effect: GrantEffect) -> String {
     let fetched = visit.gateway().consent.list_grants(visit.caller(), Uuid::max(), GRANTS_MAX).await;
-    let grants = fetched.unwrap_or_default();
+    let Ok(grants) = fetched else { return "until when cannot be read now".to_owned() };
     let Some(grant) = grants.iter().find(|grant| grant.request_id == view.row.id) else {
         return "it is not remembered any more".to_owned();
     };

@@ -257,7 +257,7 @@ async fn release(visit: &PageVisit, name: &str) -> Result<Response, GatewayError
         says: match tools.as_str() {
             "" => "No definition waits. Agents can call its approved tools from then on.".into(),
             tools => format!(
-                "{tools} approved, as offered now, and agents can call the tools from then on. Read them first, on the page of \
+                "{tools} approved, as offered when you press, and agents can call the tools from then on. Read them first, on the page of \
                  the server. Blocked tools stay blocked."
             )
             .into(),

@@ -94,7 +94,8 @@
     if (node.contains(document.activeElement)) {
       // somebody is at it: it stays, and says that it is over
       const form = node.querySelector?.('form');
-      if (!form || form.querySelector('.failure.over')) return;
+      if (!form || form.classList.contains('ended')) return;
+      form.classList.add('ended');
       for (const button of form.querySelectorAll('button')) button.disabled = true;
       note(form, 'This has ended or was decided meanwhile. Nothing can be sent any more.');
       return;

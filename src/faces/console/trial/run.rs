@@ -13,6 +13,7 @@ use super::{AskedCall, WHAT, described, find, forecast, form_of};
 use crate::domain::activity::RecordKind;
 use crate::domain::json;
 use crate::domain::operation::Variant;
+use crate::domain::refusal::Code;
 use crate::domain::risk::Sensitivity;
 use crate::domain::tenant::Action;
 use crate::faces::console::nav::Section;
@@ -121,7 +122,13 @@ async fn page(visit: &PageVisit, step: Step) -> Result<Response, GatewayError> {
             let calls = &visit.gateway().calls;
             let done = calls.run(visit.attempt().clone(), request, CancelBy::Nothing).await;
             visit.expect(DEFINITIONS_MEMORY_BYTES).await?;
-            if let CallOutcome::Refused(refused) = &done {
+            // other refusals about a request say more than the state of the request does
+            if let CallOutcome::Refused(refused) = &done
+                && matches!(
+                    refused.refusal.code,
+                    Code::ConsentPending | Code::ConsentDenied | Code::ConsentTimedOut
+                )
+            {
                 followed = AskedShown::of(visit, &asked.tool, &refused.refusal).await;
             }
             outcome = Some(OutcomeShown::of(visit, &done));
