@@ -20,7 +20,7 @@ use super::unseen::is_unseen;
 use super::web_page::plan::FormPlan;
 pub use action::CallAction;
 pub use key::ActionKey;
-pub use refused::{denial, turn_ended};
+pub use refused::{denial, turn_ended, whole_seconds};
 
 /// Most languages of a header that are looked at.
 const ACCEPTED_MAX: usize = 10;

@@ -26,6 +26,10 @@ const FORM_PURPOSE: &[u8] = b"mcpproxy console forms v1";
 const ONCE_PURPOSE: &[u8] = b"mcpproxy console once v1";
 /// Longest time that such a form can be sent.
 pub const ONCE_LIFETIME: Duration = Duration::from_secs(600);
+/// Purpose of the keys of notes in addresses.
+const NOTE_PURPOSE: &[u8] = b"mcpproxy console notes v1";
+/// Longest time that a note is believed.
+const NOTE_LIFETIME: Duration = Duration::from_secs(120);
 /// Purpose of the digest of the bootstrap key.
 const PROOF_PURPOSE: &[u8] = b"mcpproxy console bootstrap v1";
 
@@ -96,6 +100,24 @@ impl CookieSecret {
         (is_own && age <= ONCE_LIFETIME).then_some(id)
     }
 
+    /// Returns a note for an address: a text with its time and a seal, which nobody makes who does not hold the cookie.
+    pub fn note_of(&self, text: &str, at: DateTime<Utc>) -> String {
+        let seconds = at.timestamp();
+        let key =
+            Key::of_secret(self.0.as_slice(), NOTE_PURPOSE).derive(format!("{seconds} {text}").as_bytes());
+        format!("{seconds}.{}.{text}", URL_SAFE_NO_PAD.encode(key.expose()))
+    }
+
+    /// Reads the text of a note, in constant time; `None` for a note of another session, and for one that is older than two
+    /// minutes at `now`.
+    pub fn noted<'a>(&self, note: &'a str, now: DateTime<Utc>) -> Option<&'a str> {
+        let (seconds, sealed) = note.split_once('.')?;
+        let (_, text) = sealed.split_once('.')?;
+        let at = DateTime::from_timestamp(seconds.parse().ok()?, 0)?;
+        let is_own: bool = self.note_of(text, at).as_bytes().ct_eq(note.as_bytes()).into();
+        (is_own && (now - at).to_std().unwrap_or_default() <= NOTE_LIFETIME).then_some(text)
+    }
+
     /// Returns the digest of a key's hash under the secret: it tells nobody about the key who does not hold the cookie.
     pub fn proof_of(&self, key_hash: &[u8; 32]) -> [u8; 32] {
         *Key::of_secret(self.0.as_slice(), PROOF_PURPOSE).derive(key_hash).expose()
@@ -123,6 +145,21 @@ mod tests {
             assert!(CookieSecret::read(bad).is_none(), "{bad}");
         }
         assert_eq!(format!("{secret:?}"), "[redacted]");
+    }
+
+    #[test]
+    fn notes_are_believed_by_their_session_and_for_a_while() {
+        let (one, other) = (CookieSecret::new([1; 32]), CookieSecret::new([2; 32]));
+        let now = DateTime::from_timestamp(1_795_525_800, 0).unwrap();
+        let later = |seconds| now + chrono::TimeDelta::seconds(seconds);
+        let note = one.note_of("removed a.b", now);
+        assert_eq!(one.noted(&note, now), Some("removed a.b"));
+        assert_eq!((one.noted(&note, later(120)), one.noted(&note, later(121))), (Some("removed a.b"), None));
+        assert_eq!(other.noted(&note, now), None);
+        let moved = note.replacen("1795525800", "1795525801", 1);
+        for bad in ["", "removed", "1795525800..removed a.b", &note.replace("a.b", "a.c"), &moved, "x.y.z"] {
+            assert_eq!(one.noted(bad, now), None, "{bad}");
+        }
     }
 
     #[test]

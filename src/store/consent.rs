@@ -6,7 +6,6 @@ mod decision;
 mod events;
 mod fence;
 mod grants;
-mod key_names;
 mod lost_events;
 mod pending;
 mod read;
@@ -26,7 +25,7 @@ pub(super) use grants::{
 };
 pub use lost_events::{LostEvent, WEBHOOK_EVENTS_MAX};
 pub use pending::PendingOf;
-pub use read::{ConsentDecider, ConsentFilter, ConsentRow};
+pub use read::{ConsentDecider, ConsentFilter, ConsentOrder, ConsentRow};
 pub use run::{ConsentClaim, ConsumeOutcome, GrantedCall, OwnDecision};
 pub use steps::StepAuthor;
 pub use sweep::{ConsentSwept, OLD_CONSENT_TABLES};

@@ -36,6 +36,7 @@ mod patches;
 mod pins;
 mod policies;
 mod pooler;
+mod principals;
 mod purge;
 mod quotas;
 mod reach;
@@ -83,10 +84,10 @@ pub use connected::{ConnectionRow, RemovedConnection};
 pub use connections::{LoginClaim, LoginConfig, LoginOf, LoginTurn, NewTokens, SealedText, SealedToken};
 pub use consent::{
     AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentDecider, ConsentFilter, ConsentGrant,
-    ConsentRow, ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, GrantOrigin, GrantedCall,
-    HeldFence, LostEvent, NewConsent, NewDecision, NewGrant, NewWebhook, OLD_CONSENT_TABLES, OwnDecision,
-    PendingOf, StepAuthor, WEBHOOK_EVENTS_MAX, WebhookClaim, WebhookEvent, WebhookParts, WebhookRoom,
-    WebhookRow, WebhookTry,
+    ConsentOrder, ConsentRow, ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, GrantOrigin,
+    GrantedCall, HeldFence, LostEvent, NewConsent, NewDecision, NewGrant, NewWebhook, OLD_CONSENT_TABLES,
+    OwnDecision, PendingOf, StepAuthor, WEBHOOK_EVENTS_MAX, WebhookClaim, WebhookEvent, WebhookParts,
+    WebhookRoom, WebhookRow, WebhookTry,
 };
 pub use error::StoreError;
 pub use identity::{
@@ -102,7 +103,8 @@ pub use migrate::migrate;
 pub use offer_pins::OfferRef;
 pub use offers::{OfferView, StoredOffer};
 pub use pins::NewOverride;
-pub use policies::{NewPolicy, PolicyInForce, PolicyMaker, PolicyVersion};
+pub use policies::{NewPolicy, PolicyInForce, PolicyVersion};
+pub use principals::PrincipalName;
 pub use purge::{Deleted, PURGED_TABLES};
 pub use quotas::Usage;
 pub use removed::TABLES_OF_SERVERS;

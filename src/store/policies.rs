@@ -35,15 +35,6 @@ pub struct PolicyVersion {
     pub created_at: DateTime<Utc>,
 }
 
-/// Person or key that made a version of a policy, as named now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyMaker {
-    /// Owner of the key, or the person.
-    pub owner: String,
-    /// Name of the key; `None` for a person.
-    pub key_name: Option<String>,
-}
-
 /// Policy to be stored as the next version.
 #[derive(Clone, Debug)]
 pub struct NewPolicy {
@@ -125,30 +116,6 @@ impl Store {
         .await?;
         tx.commit().await?;
         Ok(rows)
-    }
-
-    /// Returns the owner, and of a key also the name, of these makers of versions, by their ids: keys and people. Unknown ones are
-    /// left out.
-    ///
-    /// # Errors
-    /// The database is out of reach or fails.
-    pub async fn policy_makers(
-        &self,
-        tenant: TenantId,
-        ids: &[Uuid],
-    ) -> Result<HashMap<Uuid, PolicyMaker>, StoreError> {
-        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        let rows: Vec<(Uuid, String, Option<String>)> = sqlx::query_as(
-            "select key_id, owner, name from api_keys where tenant_id = $1 and key_id = any($2)
-             union all
-             select identity_id, owner, null from identities where tenant_id = $1 and identity_id = any($2)",
-        )
-        .bind(tenant.0)
-        .bind(ids)
-        .fetch_all(&mut *tx)
-        .await?;
-        tx.commit().await?;
-        Ok(rows.into_iter().map(|(id, owner, key_name)| (id, PolicyMaker { owner, key_name })).collect())
     }
 
     /// Stores the next version of a policy, which is in force from then on. Returns its number.

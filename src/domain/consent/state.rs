@@ -1,6 +1,5 @@
 //! The states of a permission request, and the steps between them.
 
-use super::FENCE;
 use crate::domain::text_enum::text_enum;
 
 text_enum! {
@@ -95,8 +94,9 @@ impl ConsentState {
         }
     }
 
-    /// Returns what the state means for the call, and what may be done; `until` is the end of the request's time.
-    pub fn meaning(self, until: &str) -> String {
+    /// Returns what the state means for the call, and what may be done; `until` is the end of the request's time, and `fenced_until` that
+    /// of the fence, if its turn was ended.
+    pub fn meaning(self, until: &str, fenced_until: &str) -> String {
         match self {
             ConsentState::Pending => format!("a person may answer until {until}"),
             ConsentState::Granted => format!("the same call runs once, if the agent repeats it by {until}"),
@@ -105,8 +105,7 @@ impl ConsentState {
                 format!("nobody answered by {until}; the call was not made, and the same call asks again")
             }
             ConsentState::Cancelled => {
-                let seconds = FENCE.num_seconds();
-                format!("its turn was ended: calls of it that ask are refused for {seconds} s, and ask again after that")
+                format!("its turn was ended: calls of it that ask are refused until {fenced_until}, and ask again after that")
             }
             ConsentState::Lapsed => format!(
                 "nothing was run: the agent did not repeat the call by {until}, or before that the tool's definition \

@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use super::evaluate::ByEffect;
 use super::selectors::Selectors;
-use super::{Effect, PolicyCall, PolicyLayers, RuleSet};
+use super::{Effect, PolicyCall, PolicyLayers, RuleSet, Ruling};
 
 /// Decision of policies on a call whose arguments are not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastDecision {
-    /// Effect of the rules, which no mode softens; `None` if it depends on a condition on the arguments.
-    pub effect: Option<Effect>,
+    /// Consequence for the call; `None` if it depends on a condition on the arguments.
+    pub ruling: Option<Ruling>,
     /// Rule that decides, or would if its condition holds; `None` if the mode does.
     pub rule: Option<Arc<str>>,
 }
 
 impl PolicyLayers<'_> {
-    /// Decides a call whose arguments are not known. Conditions on arguments may hold or not, and the effect is known if
+    /// Decides a call whose arguments are not known. Conditions on arguments may hold or not, and the consequence is known if
     /// it is the same either way.
     pub fn evaluate_past(&self, call: &PolicyCall<'_>) -> PastDecision {
         let (least, needed) = self.evaluate_assuming(call, ByEffect::default());
-        let mut found = PastDecision { effect: Some(least.effect), rule: least.rule };
+        let mut found = PastDecision { ruling: Some(least.ruling), rule: least.rule };
         let combinations = (1_u32..1 << Effect::ALL.len()).map(|bits| {
             let holds = |effect: Effect| bits >> effect as u32 & 1 == 1;
             Effect::ALL.map(holds)
@@ -30,8 +30,8 @@ impl PolicyLayers<'_> {
         };
         for assumed in combinations.filter(is_possible) {
             let (other, _) = self.evaluate_assuming(call, assumed);
-            if other.effect != least.effect {
-                found = PastDecision { effect: None, rule: other.rule };
+            if other.ruling != least.ruling {
+                found = PastDecision { ruling: None, rule: other.rule };
             }
         }
         found
@@ -90,15 +90,27 @@ mod tests {
 
     #[test]
     fn conditions_leave_an_effect_open_only_where_they_matter() {
-        use PolicyMode::{AlwaysAllow, AlwaysAsk, DenyUnlessAllowed};
-        let (allow, ask, deny) = (Some(Effect::Allow), Some(Effect::Ask), Some(Effect::Deny));
+        use PolicyMode::{AlwaysAllow, AlwaysAsk, DenyUnlessAllowed, Observe};
+        let [allow, ask, deny, would_ask] =
+            [Ruling::Allowed, Ruling::Asked, Ruling::Denied, Ruling::WouldAsk].map(Some);
         let when = r#""when":"args.n > 1""#;
-        for (mode, rules, effect, rule) in [
+        for (mode, rules, ruling, rule) in [
             (AlwaysAllow, "[]".to_owned(), allow, None),
             (AlwaysAllow, format!(r#"[{{"id":"d","effect":"deny",{when}}}]"#), None, Some("d")),
             (AlwaysAsk, format!(r#"[{{"id":"a","effect":"allow",{when}}}]"#), None, Some("a")),
             (AlwaysAsk, format!(r#"[{{"id":"a","effect":"ask",{when}}}]"#), ask, None),
             (DenyUnlessAllowed, format!(r#"[{{"id":"a","effect":"allow",{when}}}]"#), None, Some("a")),
+            // where the mode observes, an enforced rule with a condition may ask for real
+            (Observe, r#"[{"id":"a","effect":"ask"}]"#.to_owned(), would_ask, Some("a")),
+            (Observe, r#"[{"id":"a","effect":"ask","enforced":true}]"#.to_owned(), ask, Some("a")),
+            (
+                Observe,
+                format!(
+                    r#"[{{"id":"a","effect":"ask"}},{{"id":"e","effect":"ask","enforced":true,{when}}}]"#
+                ),
+                None,
+                Some("e"),
+            ),
             // another rule decides, whatever the condition says
             (
                 AlwaysAllow,
@@ -115,7 +127,7 @@ mod tests {
             ),
         ] {
             let found = decide(mode, &rules);
-            assert_eq!((found.effect, found.rule.as_deref()), (effect, rule), "{mode:?} {rules}");
+            assert_eq!((found.ruling, found.rule.as_deref()), (ruling, rule), "{mode:?} {rules}");
         }
     }
 

@@ -25,3 +25,23 @@ pub fn turn_ended(began: &str, until: Option<&str>) -> Refusal {
     );
     Refusal::new(Code::TurnCancelled, message)
 }
+
+/// Returns a number of seconds in the largest unit that it is a whole number of, such as `30 min`.
+pub fn whole_seconds(seconds: u64) -> String {
+    match seconds {
+        s if s > 0 && s % 3600 == 0 => format!("{} h", s / 3600),
+        s if s > 0 && s % 60 == 0 => format!("{} min", s / 60),
+        s => format!("{s} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_shown_in_whole_units() {
+        let shown = [0, 30, 90, 600, 1800, 3600, 5400, 86_400].map(whole_seconds);
+        assert_eq!(shown, ["0 s", "30 s", "90 s", "10 min", "30 min", "1 h", "90 min", "24 h"]);
+    }
+}

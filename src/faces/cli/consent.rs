@@ -286,7 +286,8 @@ fn told(raw: &str) -> String {
 fn meaning(request: &Value) -> String {
     let state = ConsentState::parse(&text(request, "state"));
     let until = time(request, "expires_at", TimeDelta::zero());
-    state.map_or_else(String::new, |state| format!(": {}", state.meaning(&until)))
+    let fenced = time(request, "decided_at", FENCE);
+    state.map_or_else(String::new, |state| format!(": {}", state.meaning(&until, &fenced)))
 }
 
 /// Returns a time of an item, in whole seconds, later by `more`.

@@ -21,6 +21,11 @@ impl Moment {
         Moment { at, now }
     }
 
+    /// Returns the time itself.
+    pub(super) fn at(self) -> DateTime<Utc> {
+        self.at
+    }
+
     /// Returns the time to the second.
     pub(super) fn exact(self) -> String {
         self.at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
@@ -63,15 +68,6 @@ pub(super) fn duration(ms: f64) -> String {
     }
 }
 
-/// Returns a number of seconds in the largest unit that it is a whole number of, such as `30 min`.
-pub(super) fn whole_seconds(seconds: u64) -> String {
-    match seconds {
-        s if s > 0 && s % 3600 == 0 => format!("{} h", s / 3600),
-        s if s > 0 && s % 60 == 0 => format!("{} min", s / 60),
-        s => format!("{s} s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,12 +94,6 @@ mod tests {
             Moment::new(now, now).to_string(),
             "<time datetime=\"2026-01-31T12:00:00.000Z\" title=\"2026-01-31 12:00:00 UTC\">now</time>"
         );
-    }
-
-    #[test]
-    fn seconds_are_shown_in_whole_units() {
-        let shown = [0, 30, 90, 1800, 3600, 5400].map(whole_seconds);
-        assert_eq!(shown, ["0 s", "30 s", "90 s", "30 min", "1 h", "90 min"]);
     }
 
     #[test]

@@ -5,16 +5,20 @@ pub(super) mod chart;
 use chrono::{DateTime, Utc};
 
 use self::chart::CallChart;
-use super::moment::duration;
+use super::moment::{Moment, duration};
 use super::nav::Section;
+use super::permissions;
 use super::text::short;
+use crate::domain::consent::ConsentState;
 use crate::domain::id::TenantId;
 use crate::domain::tenant::Action;
-use crate::gateway::{Caller, Gateway, GatewayError, ServerState};
-use crate::store::CallSummary;
+use crate::gateway::{Caller, ConsentView, Gateway, GatewayError, ServerState};
+use crate::store::{CallSummary, ConsentFilter, ConsentOrder};
 
 /// Most tools in a list.
 const TOOLS_MAX: usize = 5;
+/// Most permission requests in a list.
+const REQUESTS_MAX: i64 = 5;
 /// Most servers in a list.
 const SERVERS_MAX: usize = 20;
 /// Most servers that are named beside what waits at them.
@@ -32,6 +36,18 @@ pub(super) struct WaitingThings {
     pub(super) servers: Vec<WaitingServer>,
     /// Number of servers that have some and are not listed.
     pub(super) more_servers: usize,
+}
+
+/// Permission request that waits.
+pub(super) struct WaitingRequest {
+    /// Link to the request.
+    pub(super) href: String,
+    /// Canonical name of the tool.
+    pub(super) tool: String,
+    /// Owner of the key that asks.
+    pub(super) owner: String,
+    /// End of the time for an answer.
+    pub(super) expires: Moment,
 }
 
 /// Server at which something waits for a person.
@@ -88,6 +104,8 @@ pub(super) struct Overview {
     pub(super) is_own: bool,
     /// Things that wait for a person.
     pub(super) waiting: Vec<WaitingThings>,
+    /// Permission requests that end next, those that end first first.
+    pub(super) requests: Vec<WaitingRequest>,
     /// True if the permission requests are counted.
     pub(super) knows_requests: bool,
     /// True if the visitor may see servers.
@@ -135,6 +153,10 @@ impl Overview {
         };
         Some(Overview {
             is_own: !caller.role.may(Action::ReadActivity),
+            requests: match requests {
+                Some(1..) => ending_next(gateway, caller, now).await,
+                _ => Vec::new(),
+            },
             waiting: waiting(requests.unwrap_or_default(), &states),
             knows_requests: requests.is_some(),
             sees_servers,
@@ -191,6 +213,23 @@ fn at_servers(
     let first = servers.first()?;
     let href = if servers.len() == 1 { first.href.clone() } else { Section::Servers.href().to_owned() };
     Some(WaitingThings { href, what: what(i64::try_from(sum).unwrap_or(i64::MAX)), servers, more_servers })
+}
+
+/// Returns the permission requests that end next; none if they cannot be read now.
+async fn ending_next(gateway: &Gateway, caller: &Caller, now: DateTime<Utc>) -> Vec<WaitingRequest> {
+    let filter = ConsentFilter {
+        state: Some(ConsentState::Pending),
+        order: ConsentOrder::Oldest,
+        ..ConsentFilter::default()
+    };
+    let views = gateway.consent.list(caller, filter, REQUESTS_MAX).await.unwrap_or_default();
+    let request = |view: &ConsentView| WaitingRequest {
+        href: permissions::href_of(view.row.id),
+        tool: short(&format!("{}:{}", view.row.server, view.row.tool), NAME_CHARS_MAX),
+        owner: short(&view.row.owner, NAME_CHARS_MAX),
+        expires: Moment::new(view.row.expires_at, now),
+    };
+    views.iter().map(request).collect()
 }
 
 fn trouble((name, state): (&str, &ServerState)) -> Option<TroubledServer> {

@@ -3,6 +3,7 @@
 mod card;
 mod decided;
 mod grants;
+mod line;
 
 pub(super) use self::card::verdict;
 
@@ -11,24 +12,28 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
+use chrono::{DateTime, Utc};
 use http::StatusCode;
 use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
-use self::card::RequestCard;
+use self::card::{RequestCard, too_late};
 use self::decided::DecidedNotice;
 use self::grants::{GrantLine, GrantsShown};
+use self::line::RequestLine;
 use super::act::{VisitorAct, perform};
+use super::done::{DONE, DoneAct, DoneWord};
+use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
 use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia};
 use crate::domain::tenant::Action;
 use crate::faces::query::params::{ParamNames, Params, one_of};
 use crate::gateway::{ConsentView, DecideRequest, GatewayError};
-use crate::store::ConsentFilter;
+use crate::store::{ConsentFilter, ConsentOrder};
 
 /// Parameters of the page.
-const PARAMS: ParamNames = &["request", "state", "decided", "cursor", "limit"];
+const PARAMS: ParamNames = &["request", "state", "decided", "cursor", "limit", DONE];
 /// Memory of a request on a page, in bytes: as loaded, and as text.
 const REQUEST_MEMORY_BYTES: usize = 20 * 1024;
 
@@ -60,14 +65,20 @@ struct PermissionsPage {
     states: Vec<StateOption>,
     /// Notice about the request that the visitor has just decided; `None` without one.
     decided: Option<DecidedNotice>,
+    /// Notice of another act that the visitor has just done; `None` without one.
+    done: Option<String>,
+    /// Requests that a person may decide about, and the one that is named.
     cards: Vec<RequestCard>,
+    /// Requests of a list that is not of those which wait.
+    lines: Vec<RequestLine>,
     /// True if the page is not the first one.
     is_further: bool,
     /// Link to the next page; `None` if there is none.
     next: Option<String>,
     grants: Vec<GrantLine>,
-    /// Sentence on what a remembered decision does to the one call that the page shows; `None` without such a decision.
-    beside_grant: Option<&'static str>,
+    /// Sentence on what a remembered decision does to the one call that the page shows; `None` without such a decision, and where the card
+    /// says it.
+    beside_grant: Option<String>,
     has_more_grants: bool,
 }
 
@@ -109,14 +120,17 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         }
         None => {
             let last = page.after(None, |key| Uuid::try_parse(key).ok().map(Some))?;
-            // of those that wait, the oldest ends first
-            let is_inbox = state == Some(ConsentState::Pending);
+            let is_own = chosen == DECIDED_BY_ME;
             let filter = ConsentFilter {
                 state,
-                decided_by: (chosen == DECIDED_BY_ME).then_some(visit.caller().key),
-                before: last.filter(|_| !is_inbox),
-                after: last.filter(|_| is_inbox),
-                is_oldest_first: is_inbox,
+                decided_by: is_own.then_some(visit.caller().key),
+                behind: last,
+                order: match state {
+                    // of those that wait, the oldest ends first
+                    Some(ConsentState::Pending) => ConsentOrder::Oldest,
+                    _ if is_own => ConsentOrder::LastDecided,
+                    _ => ConsentOrder::Newest,
+                },
                 ..ConsentFilter::default()
             };
             let mut views = consent.list(visit.caller(), filter, page.fetch()).await?;
@@ -128,16 +142,22 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     };
     let one = views.first().filter(|_| named.is_some());
     let GrantsShown { lines: grants, has_more: has_more_grants } = grants::load(visit, one).await?;
-    let allowed = one.filter(|view| grants.iter().any(|grant| grant.allows(view)));
-    let beside_grant = allowed.and_then(|view| beside_grant(view.row.state.known()?));
+    let allowed = one.and_then(|view| Some((view, grants.iter().find(|grant| grant.allows(view))?)));
+    let exact = |at| Moment::new(at, visit.now()).exact();
+    let beside_grant = allowed.map(|(view, grant)| beside_grant(view, grant, exact));
     let names = consent.key_names(visit.caller(), &views).await?;
     let card = |view: &ConsentView| {
         let card = RequestCard::of(visit, view, names.get(&view.row.principal));
+        let beside = beside_grant.clone().filter(|_| is_denied(view));
         RequestCard {
             runs_by_grant: card.is_pending && grants.iter().any(|grant| grant.allows(view)),
+            meaning: beside.unwrap_or(card.meaning),
             ..card
         }
     };
+    let line = |view: &ConsentView| RequestLine::of(visit, view, names.get(&view.row.principal));
+    let is_inbox = state == Some(ConsentState::Pending);
+    let are_cards = is_inbox || named.is_some();
     let nav = visit.nav(Section::Permissions);
     let option =
         |word: &&'static str| StateOption { word, label: word.replace('_', " "), is_chosen: *word == chosen };
@@ -147,33 +167,48 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         is_one: named.is_some(),
         decides,
         is_own: !visit.caller().role.may(Action::SeeConsent),
-        is_inbox: state == Some(ConsentState::Pending),
+        is_inbox,
         states: words.iter().map(option).collect(),
         decided: DecidedNotice::of(visit, params.text("decided")).await,
-        cards: views.iter().map(card).collect(),
+        done: DoneAct::of(visit, &params)
+            .filter(|done| done.word == DoneWord::Revoked)
+            .map(|done| format!("Revoked: the remembered decision about {}.", done.about)),
+        lines: views.iter().filter(|_| !are_cards).map(line).collect(),
+        cards: views.iter().filter(|_| are_cards).map(card).collect(),
         is_further: given.iter().any(|(name, _)| *name == "cursor"),
         next,
         grants,
-        beside_grant,
+        beside_grant: beside_grant.filter(|_| !one.is_some_and(is_denied)),
         has_more_grants,
     };
     visit.show(StatusCode::OK, &page).await
 }
 
-/// Returns what a decision that allows the tool does to a call whose request is in this state; `None` if nothing.
-fn beside_grant(state: ConsentState) -> Option<&'static str> {
-    match state {
-        ConsentState::Pending => Some(
+fn is_denied(view: &ConsentView) -> bool {
+    view.row.state == ConsentState::Denied
+}
+
+/// Returns what a decision that allows the tool does to the call of a request.
+fn beside_grant(view: &ConsentView, grant: &GrantLine, exact: impl Fn(DateTime<Utc>) -> String) -> String {
+    let row = &view.row;
+    let until = grant.expires.exact();
+    match row.state.known() {
+        Some(ConsentState::Pending) => {
             "A remembered decision lets this call run if the agent repeats it. Deny refuses this very call as long as that \
-             decision holds; revoke it below to be asked about others.",
+             decision holds; revoke it below to be asked about others."
+                .to_owned()
+        }
+        Some(ConsentState::Denied) if row.decided_at.is_some_and(|at| grant.is_later_than(at)) => format!(
+            "the same call is refused until {}; after that a later decision, which allows this tool until {until}, lets it run",
+            exact(row.expires_at)
         ),
-        ConsentState::Denied => Some(
-            "A remembered decision allows this tool, so other calls run. If this one was denied after that decision, it stays \
-             refused as long as the decision holds.",
+        Some(ConsentState::Denied) => format!(
+            "the same call is refused until {}: a remembered decision allows this tool until {until}, so other calls run, and \
+             this one stays refused as long as that decision holds",
+            exact(row.expires_at.max(grant.ends_at()))
         ),
-        _ => Some(
-            "A remembered decision allows this tool: the same call runs without asking as long as that decision holds.",
-        ),
+        _ => "A remembered decision allows this tool: the same call runs without asking as long as that decision holds."
+            .to_owned(),
     }
 }
 
@@ -191,9 +226,15 @@ fn link(given: &[(&'static str, String)], cursor: &str) -> String {
     format!("{}?{}", Section::Permissions.href(), query.finish())
 }
 
-/// Decides a permission request, and leads to those that wait, with a notice of what was decided.
+/// Decides a permission request, and leads to those that wait, with a notice of what was decided; or to what somebody else decided before.
 pub(super) async fn decide(Path(id): Path<String>, visit: PageVisit) -> Response {
     let decided = decision(&visit, &id).await;
+    if let Err(error @ GatewayError::Conflict(_)) = &decided
+        && let Some(view) = asked(&visit, Uuid::try_parse(&id).ok()).await
+    {
+        let link = (&*href_of(view.row.id), "See this request");
+        return visit.failed_at(Section::Permissions, error, &too_late(&visit, &view), link);
+    }
     let to = decided.as_ref().map(|view| decided::href_after(view.row.id)).unwrap_or_default();
     visit.answer_act(Section::Permissions, &to, decided.map(drop))
 }
@@ -228,23 +269,30 @@ async fn asked(visit: &PageVisit, id: Option<Uuid>) -> Option<ConsentView> {
     visit.gateway().consent.get(visit.caller(), id?).await.ok()
 }
 
-/// Revokes a grant.
+/// Revokes a grant, and leads to the page with a notice.
 pub(super) async fn revoke(Path(id): Path<String>, visit: PageVisit) -> Response {
-    let revoked = revocation(&visit, &id).await;
-    visit.answer_act(Section::Permissions, Section::Permissions.href(), revoked)
-}
-
-async fn revocation(visit: &PageVisit, id: &str) -> Result<(), GatewayError> {
-    let id = Uuid::try_parse(id).ok();
+    let id = Uuid::try_parse(&id).ok();
     let consent_id = match id {
         Some(id) => visit.gateway().consent.request_of_grant(visit.caller(), id).await,
         None => None,
     };
-    let asked = asked(visit, consent_id).await;
+    let asked = asked(&visit, consent_id).await;
+    let about = asked.as_ref().map(|view| format!("{}:{}", view.row.server, view.row.tool));
+    let revoked = revocation(&visit, id, asked).await;
+    let to = DoneWord::Revoked.href(&visit, Section::Permissions, about.as_deref().unwrap_or("a tool"));
+    visit.answer_act(Section::Permissions, &to, revoked)
+}
+
+/// Revokes a grant, which is about the request `asked` if the visitor sees one.
+async fn revocation(
+    visit: &PageVisit,
+    id: Option<Uuid>,
+    asked: Option<ConsentView>,
+) -> Result<(), GatewayError> {
     let act = VisitorAct {
         server: asked.as_ref().map(|view| view.row.server.clone()),
+        consent_id: asked.as_ref().map(|view| view.row.id),
         tool: asked.map(|view| view.row.tool),
-        consent_id,
         ..VisitorAct::new("consent.revoke", Action::SeeOwnConsent)
     };
     let (gateway, attempt) = (Arc::clone(visit.gateway()), visit.attempt().clone());

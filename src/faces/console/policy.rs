@@ -11,7 +11,6 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
-use chrono::TimeDelta;
 use http::StatusCode;
 use uuid::Uuid;
 
@@ -20,7 +19,7 @@ use self::explanation::{ExplainForm, Explanation};
 use self::key_choice::KeyChoice;
 use self::replay::CheckedDraft;
 use super::act::{VisitorAct, perform};
-use super::done::DoneWord;
+use super::done::{DONE, DoneAct, DoneWord};
 use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::{PageVisit, status_of};
@@ -29,17 +28,15 @@ use crate::domain::tenant::Action;
 use crate::faces::query::cursor::{DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
 use crate::faces::query::params::{ParamNames, Params};
 use crate::gateway::{GatewayError, PolicyView};
-use crate::store::{PolicyMaker, PolicyVersion};
+use crate::store::{PolicyVersion, PrincipalName};
 
 /// Parameters of the page.
-const PARAMS: ParamNames = &["version", "done"];
+const PARAMS: ParamNames = &["version", DONE];
 /// Memory of the page, in bytes: its versions, and the rules in force as loaded and as text.
 const PAGE_MEMORY_BYTES: usize = DEFINITIONS_MEMORY_BYTES + 1024 * 1024;
 /// Most versions that are listed.
 const VERSIONS_MAX: usize = 20;
 
-/// Time after a change for which its notice is shown.
-const SAVED_SHOWN_FOR: TimeDelta = TimeDelta::minutes(2);
 /// Longest name or owner of a key in the list, in characters.
 const NAME_CHARS_MAX: usize = 60;
 
@@ -108,7 +105,7 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
     visit.needs_tenant()?;
     let given = visit.given(PARAMS)?;
     let params = Params::of(&given, PARAMS)?;
-    let done = DoneWord::of(&params, &[DoneWord::Saved])?;
+    let done = DoneAct::of(visit, &params).filter(|done| done.word == DoneWord::Saved);
     let wanted = params.count("version", 0, u32::MAX as usize)?;
     let wanted = i64::try_from(wanted).ok().filter(|wanted| *wanted > 0);
     visit.expect(PAGE_MEMORY_BYTES).await?;
@@ -142,7 +139,7 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
         csrf: nav.csrf.clone(),
         nav,
         failure: answers.failure,
-        done: done.filter(|_| is_own(visit, &versions, version)).map(|_| saved(version)),
+        done: done.filter(|done| done.about == version.to_string()).map(|_| saved(version)),
         version,
         mode: mode.as_str(),
         warnings,
@@ -163,20 +160,10 @@ fn saved(version: i64) -> String {
     format!("Saved: version {version} is in force.")
 }
 
-/// Returns whether the visitor has just made the version in force.
-fn is_own(visit: &PageVisit, versions: &[PolicyVersion], there: i64) -> bool {
-    let visitor = visit.caller().key.map(|key| key.0);
-    versions.first().is_some_and(|newest| {
-        newest.version == there
-            && newest.created_by == visitor
-            && visit.now() - newest.created_at < SAVED_SHOWN_FOR
-    })
-}
-
 fn line(
     visit: &PageVisit,
     row: &PolicyVersion,
-    makers: &HashMap<Uuid, PolicyMaker>,
+    makers: &HashMap<Uuid, PrincipalName>,
     there: i64,
 ) -> VersionLine {
     let maker = row.created_by.map(|id| (id, makers.get(&id)));
@@ -189,8 +176,8 @@ fn line(
         by: match &maker {
             None => "the platform operator".to_owned(),
             Some((id, None)) => format!("key {id}"),
-            Some((_, Some(PolicyMaker { owner, key_name: None }))) => short(owner, NAME_CHARS_MAX),
-            Some((_, Some(PolicyMaker { owner, key_name: Some(name) }))) => {
+            Some((_, Some(PrincipalName { owner, key_name: None }))) => short(owner, NAME_CHARS_MAX),
+            Some((_, Some(PrincipalName { owner, key_name: Some(name) }))) => {
                 format!("{} (key {})", short(owner, NAME_CHARS_MAX), short(name, NAME_CHARS_MAX))
             }
         },
@@ -227,7 +214,10 @@ async fn update(visit: &PageVisit) -> Response {
     let (gateway, caller, sent) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()), draft.clone());
     let work = async move { gateway.tenants.put_policy(&caller, None, sent.document()?).await };
     let error = match perform(visit, act, work).await {
-        Ok(_) => return Redirect::to(&DoneWord::Saved.href(Section::Policy)).into_response(),
+        Ok(saved) => {
+            let to = DoneWord::Saved.href(visit, Section::Policy, &saved.version.to_string());
+            return Redirect::to(&to).into_response();
+        }
         Err(error @ (GatewayError::Invalid { .. } | GatewayError::Conflict(_) | GatewayError::Limit(_))) => {
             error
         }

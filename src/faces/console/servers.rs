@@ -24,7 +24,7 @@ use url::form_urlencoded::Serializer;
 
 use self::add::TypedServer;
 use self::fields::FormNotice;
-use super::done::DoneWord;
+use super::done::{DONE, DoneAct, DoneWord};
 use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::{PageVisit, status_of};
@@ -39,9 +39,7 @@ use crate::faces::query::server::{connection, last_error, wants_login};
 use crate::gateway::{GatewayError, ServerState, ServerView, ToolView};
 
 /// Parameters of the page.
-const PARAMS: ParamNames = &["cursor", "limit", "done"];
-/// Notice about a server that was removed.
-const REMOVED: &str = "The server was removed.";
+const PARAMS: ParamNames = &["cursor", "limit", DONE];
 /// Memory of the list, in bytes: as loaded, and as text.
 const LIST_MEMORY_BYTES: usize = 256 * 1024;
 /// Longest error in the list, in characters.
@@ -164,7 +162,7 @@ async fn listed(visit: &PageVisit) -> Result<ServersPage, GatewayError> {
     visit.caller().authorise(Action::SeeServers)?;
     visit.needs_tenant()?;
     let params = Params::of(&visit.given(PARAMS)?, PARAMS)?;
-    let done = DoneWord::of(&params, &[DoneWord::Removed])?;
+    let done = DoneAct::of(visit, &params).filter(|done| done.word == DoneWord::Removed);
     let page = params.page()?;
     let after = page.after(String::new(), |key| is_name(key).then(|| key.to_owned()))?;
     visit.expect(LIST_MEMORY_BYTES).await?;
@@ -178,7 +176,7 @@ async fn listed(visit: &PageVisit) -> Result<ServersPage, GatewayError> {
     Ok(ServersPage {
         servers: shown.iter().map(line).collect(),
         next: next.map(|cursor| format!("{}?limit={}&cursor={cursor}", Section::Servers.href(), page.limit)),
-        done: done.map(|_| REMOVED.to_owned()),
+        done: done.map(|done| format!("The server {} was removed.", done.about)),
         ..forms(visit)
     })
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use self::fields::{SettingField, TypedSettings, own_values};
 use super::act::{VisitorAct, perform};
-use super::done::DoneWord;
+use super::done::{DONE, DoneAct, DoneWord};
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
 use crate::domain::settings;
@@ -20,7 +20,7 @@ use crate::faces::query::params::{ParamNames, Params};
 use crate::gateway::GatewayError;
 
 /// Parameters of the page.
-const PARAMS: ParamNames = &["done", "names"];
+const PARAMS: ParamNames = &[DONE];
 /// Memory of the page, in bytes: as loaded, and as text.
 const PAGE_MEMORY_BYTES: usize = 512 * 1024;
 
@@ -72,7 +72,7 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
     visit.caller().authorise(Action::ManageKeys)?;
     visit.needs_tenant()?;
     let params = Params::of(&visit.given(PARAMS)?, PARAMS)?;
-    let done = DoneWord::of(&params, &[DoneWord::Changed, DoneWord::Same])?;
+    let done = DoneAct::of(visit, &params);
     visit.expect(PAGE_MEMORY_BYTES).await?;
     let read = visit.gateway().tenants.read_settings(visit.caller(), None).await?;
     let nav = visit.nav(Section::Settings);
@@ -84,7 +84,7 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
         fields: Vec::new(),
         conflict: None,
         failure: None,
-        done: done.map(|done| notice(done, params.text("names").unwrap_or_default())),
+        done: done.and_then(notice),
     };
     let mut was = own_values(&read);
     let (typed, status, faulty) = match again {
@@ -112,24 +112,20 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
     visit.show(status, &page).await
 }
 
-/// Returns the notice of a form that was sent. Of the names in the address only those of settings count.
-fn notice(done: DoneWord, names: &str) -> String {
-    let is_named = |name: &&'static str| names.split(',').any(|named| named == *name);
-    let named: Vec<&str> = settings::names_of_tenants().filter(is_named).collect();
-    match done {
-        DoneWord::Changed if !named.is_empty() => format!("Changed: {}.", named.join(", ")),
-        DoneWord::Changed => "Changed.".to_owned(),
-        _ => "Nothing differed; nothing was changed.".to_owned(),
+/// Returns the notice of a form that was sent; `None` for an act of another page.
+fn notice(done: DoneAct) -> Option<String> {
+    match done.word {
+        DoneWord::Changed => Some(format!("Changed: {}.", done.about)),
+        DoneWord::Same => Some("Nothing differed; nothing was changed.".to_owned()),
+        _ => None,
     }
 }
 
 /// Returns the address of the page with the notice of a form that asked for these changes.
-fn href_after(patch: &Map<String, Value>) -> String {
-    if patch.is_empty() {
-        return DoneWord::Same.href(Section::Settings);
-    }
-    let names: Vec<&str> = patch.keys().map(String::as_str).collect();
-    format!("{}&names={}", DoneWord::Changed.href(Section::Settings), names.join(","))
+fn href_after(visit: &PageVisit, patch: &Map<String, Value>) -> String {
+    let names: Vec<&str> = settings::names_of_tenants().filter(|name| patch.contains_key(*name)).collect();
+    let word = if names.is_empty() { DoneWord::Same } else { DoneWord::Changed };
+    word.href(visit, Section::Settings, &names.join(", "))
 }
 
 /// Returns the names of the settings whose own values differ.
@@ -150,7 +146,7 @@ pub(super) async fn update(visit: PageVisit) -> Response {
             let version = visit.field("version").parse().ok();
             show_again(visit, FormAgain::Faulty { was, version, field, message }).await
         }
-        done => visit.answer_act(Section::Settings, &href_after(&asked), done),
+        done => visit.answer_act(Section::Settings, &href_after(&visit, &asked), done),
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer 
     cursor::list(&views, &page, |view| view.row.id.to_string(), |view| Ok(view.shown(language)))
 }
 
-fn filter(params: &Params, before: Option<Uuid>) -> Result<ConsentFilter, GatewayError> {
+fn filter(params: &Params, behind: Option<Uuid>) -> Result<ConsentFilter, GatewayError> {
     let text = |name: &str| params.text(name).map(str::to_owned);
     // a tool's canonical name says its server too
     let (server, tool) = match params.text("tool").and_then(split_canonical) {
@@ -75,7 +75,7 @@ fn filter(params: &Params, before: Option<Uuid>) -> Result<ConsentFilter, Gatewa
         key: key.map(|key| Some(KeyId(key))),
         owner: text("owner"),
         risk: params.one_of("risk", &RiskLevel::ALL)?,
-        before,
+        behind,
         ..ConsentFilter::default()
     })
 }

@@ -17,7 +17,7 @@ use crate::domain::activity::Source;
 use crate::domain::annotations::Tier;
 use crate::domain::id::KeyId;
 use crate::domain::operation::{OperationType, Variant};
-use crate::domain::policy::{Effect, PastDecision, PolicyCall, PolicyDocument, PolicyLayers, PolicyMode};
+use crate::domain::policy::{PastDecision, PolicyCall, PolicyDocument, PolicyLayers, PolicyMode, Ruling};
 use crate::domain::risk::{Risk, RiskFacts, Sensitivity, TrustTier};
 use crate::domain::tenant::Action;
 use crate::domain::text_enum::text_enum;
@@ -44,6 +44,10 @@ text_enum! {
     pub enum PastOutcome {
         /// The call would have run.
         Allowed = "allowed",
+        /// The call would have run, and a person would have been asked if its mode were not `observe`.
+        WouldAsk = "would_ask",
+        /// The call would have run, and not if its mode were not `observe`.
+        WouldDeny = "would_deny",
         /// A person would have been asked.
         Asked = "asked",
         /// The call would not have run.
@@ -53,12 +57,14 @@ text_enum! {
     }
 }
 
-impl From<Option<Effect>> for PastOutcome {
-    fn from(effect: Option<Effect>) -> PastOutcome {
-        match effect {
-            Some(Effect::Allow) => PastOutcome::Allowed,
-            Some(Effect::Ask) => PastOutcome::Asked,
-            Some(Effect::Deny) => PastOutcome::Denied,
+impl From<Option<Ruling>> for PastOutcome {
+    fn from(ruling: Option<Ruling>) -> PastOutcome {
+        match ruling {
+            Some(Ruling::Allowed | Ruling::Delegated) => PastOutcome::Allowed,
+            Some(Ruling::WouldAsk) => PastOutcome::WouldAsk,
+            Some(Ruling::WouldDeny) => PastOutcome::WouldDeny,
+            Some(Ruling::Asked) => PastOutcome::Asked,
+            Some(Ruling::Denied) => PastOutcome::Denied,
             None => PastOutcome::Unknown,
         }
     }
@@ -104,7 +110,7 @@ struct Sums {
 
 impl Sums {
     fn add(&mut self, past: &PastCalls, (decided, mode): (PastDecision, PolicyMode)) {
-        let outcome = PastOutcome::from(decided.effect);
+        let outcome = PastOutcome::from(decided.ruling);
         if let Some(sum) = self.report.by_outcome.get_mut(outcome as usize) {
             *sum += past.calls;
         }
@@ -187,7 +193,7 @@ impl Calls {
 
     /// Decides a group of past calls. Returns the decision, and the mode that holds for whoever called.
     fn decide_past(&self, replay: &mut Replay<'_>, past: &PastCalls) -> (PastDecision, PolicyMode) {
-        let unknown = |mode| (PastDecision { effect: None, rule: None }, mode);
+        let unknown = |mode| (PastDecision { ruling: None, rule: None }, mode);
         let Some(calling) = self.caller_of(replay, past.principal) else {
             return unknown(replay.mode);
         };
@@ -315,18 +321,18 @@ mod tests {
     fn calls_are_added_up_by_tool_outcome_and_rule() {
         let mut sums = Sums::default();
         let rule: Arc<str> = "r".into();
-        let decided = |effect| (PastDecision { effect, rule: Some(Arc::clone(&rule)) }, PolicyMode::ByRisk);
-        let by_mode = (PastDecision { effect: Some(Effect::Ask), rule: None }, PolicyMode::AlwaysAsk);
+        let decided = |ruling| (PastDecision { ruling, rule: Some(Arc::clone(&rule)) }, PolicyMode::ByRisk);
+        let by_mode = (PastDecision { ruling: Some(Ruling::Asked), rule: None }, PolicyMode::AlwaysAsk);
         sums.add(&past("m", 8), by_mode);
-        sums.add(&past("a", 2), decided(Some(Effect::Ask)));
-        sums.add(&past("a", 3), decided(Some(Effect::Ask)));
+        sums.add(&past("a", 2), decided(Some(Ruling::Asked)));
+        sums.add(&past("a", 3), decided(Some(Ruling::Asked)));
         sums.add(&past("b", 9), decided(None));
-        sums.add(&past("c", 7), decided(Some(Effect::Allow)));
+        sums.add(&past("c", 7), decided(Some(Ruling::Allowed)));
         for n in 0..REPORTED_MAX {
-            sums.add(&past(&format!("d{n}"), 1), decided(Some(Effect::Deny)));
+            sums.add(&past(&format!("d{n}"), 1), decided(Some(Ruling::Denied)));
         }
         let report = sums.report();
-        assert_eq!(report.by_outcome, [7, 13, REPORTED_MAX as i64, 9]);
+        assert_eq!(report.by_outcome, [7, 0, 0, 13, REPORTED_MAX as i64, 9]);
         let first: Vec<(&str, PastOutcome, Option<PolicyMode>, i64)> = report
             .entries
             .iter()

@@ -21,7 +21,7 @@ use crate::gateway::life::sleep_or_stop;
 use crate::gateway::log::Attempt;
 use crate::gateway::outlive::{Apart, Outlive};
 use crate::gateway::tenants::Caller;
-use crate::store::{ConsentDecider, ConsentFilter, NewDecision};
+use crate::store::{ConsentDecider, ConsentFilter, ConsentOrder, NewDecision};
 
 /// Pause after the end of a key's turn, however many connections the key has.
 const END_PAUSE: Duration = Duration::from_secs(1);
@@ -114,8 +114,8 @@ impl Consent {
             state: Some(ConsentState::Pending),
             channel: Some(CHANNEL),
             decider: Some(decider),
-            after,
-            is_oldest_first: true,
+            behind: after,
+            order: ConsentOrder::Oldest,
             ..ConsentFilter::default()
         };
         let mut views = self.list(caller, filter, limit).await?;

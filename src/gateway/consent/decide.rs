@@ -79,7 +79,7 @@ impl Consent {
         let store = |error| GatewayError::from_store(error, "permission request");
         let DecideRequest { decision, comment, expires_in_s, via } = request;
         if view.row.state != ConsentState::Pending {
-            return Err(taken(&view.row));
+            return Err(taken(&view));
         }
         if !view.options.contains(&decision) {
             let offered: Vec<&str> = view.options.iter().map(|option| option.as_str()).collect();
@@ -125,7 +125,7 @@ impl Consent {
                 }
                 Ok(ConsentView::from(*row))
             }
-            DecideOutcome::Taken(row) => Err(taken(&row)),
+            DecideOutcome::Taken(row) => Err(taken(&ConsentView::from(*row))),
         }
     }
 
@@ -219,7 +219,8 @@ fn requester(caller: &Caller, row: &ConsentRow) -> Person {
 }
 
 /// Returns the conflict of a decision that came too late: the winner, and what became of the request.
-fn taken(row: &ConsentRow) -> GatewayError {
+fn taken(view: &ConsentView) -> GatewayError {
+    let row = &view.row;
     let state = row.state.as_str().replace('_', " ");
     let winner = match (&row.decided_owner, &row.decided_via, row.decided_at) {
         (Some(owner), Some(via), Some(at)) => {
@@ -227,10 +228,11 @@ fn taken(row: &ConsentRow) -> GatewayError {
         }
         _ => String::new(),
     };
-    let known = row.state.known();
-    let meaning = known
-        .map_or_else(String::new, |state| format!(": {}", state.meaning(&refusals::time(row.expires_at))));
-    let stop = match known {
+    let meaning = match view.meaning(refusals::time) {
+        meaning if meaning.is_empty() => meaning,
+        meaning => format!(": {meaning}"),
+    };
+    let stop = match row.state.known() {
         Some(ConsentState::Granted) => {
             ". A rule that denies the call, or revoking the key that asked, still stops it"
         }

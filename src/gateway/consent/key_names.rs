@@ -26,7 +26,8 @@ impl Consent {
         if keys.is_empty() {
             return Ok(HashMap::new());
         }
-        let names = self.store.names_of_keys(caller.tenant()?.id, &keys).await;
-        names.map_err(|error| GatewayError::from_store(error, "key"))
+        let names = self.store.principal_names(caller.tenant()?.id, &keys).await;
+        let names = names.map_err(|error| GatewayError::from_store(error, "key"))?;
+        Ok(names.into_iter().filter_map(|(id, principal)| Some((id, principal.key_name?))).collect())
     }
 }

@@ -19,7 +19,7 @@ use crate::domain::id::TenantId;
 use crate::domain::tenant::Action;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
-use crate::store::{ConsentFilter, ConsentNotice, StoreError};
+use crate::store::{ConsentFilter, ConsentNotice, ConsentOrder, StoreError};
 
 /// Most time that a follower's poll comes after the age at which something is read again: followers drift apart.
 const JITTER: Duration = Duration::from_secs(10);
@@ -246,7 +246,7 @@ impl Consent {
                 let filter = ConsentFilter {
                     state: Some(ConsentState::Pending),
                     channel: Some(CHANNEL),
-                    is_oldest_first: true,
+                    order: ConsentOrder::Oldest,
                     ..ConsentFilter::default()
                 };
                 let rows = self.store.list_consent(tenant, &filter, BOARD_MAX as i64).await?;

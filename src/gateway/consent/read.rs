@@ -1,9 +1,10 @@
 //! Reads of permission requests and grants.
 
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::Consent;
-use crate::domain::consent::ConsentDecision;
+use crate::domain::consent::{ConsentDecision, FENCE};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::policy::Assurance;
 use crate::domain::reason::{self, CallAction, Language};
@@ -55,6 +56,17 @@ impl ConsentView {
             Some(action) => action.told(was_cut, language),
             None => format!("{}:{}", row.server, row.tool),
         }
+    }
+
+    /// Returns what the state of the request means for its call, and what may be done; `words` gives times to the reader. Empty for a
+    /// state that this release does not know.
+    pub fn meaning(&self, words: impl Fn(DateTime<Utc>) -> String) -> String {
+        let row = &self.row;
+        let fenced = row.decided_at.unwrap_or(row.created_at) + FENCE;
+        row.state
+            .known()
+            .map(|state| state.meaning(&words(row.expires_at), &words(fenced)))
+            .unwrap_or_default()
     }
 
     /// Returns whether a caller of the same tenant may see the request.
@@ -136,6 +148,16 @@ impl Consent {
             false => PendingOf::Key(caller.key),
         };
         let count = self.store.count_pending_of(caller.tenant()?.id, whose).await;
+        count.map_err(|error| GatewayError::from_store(error, "permission request"))
+    }
+
+    /// Returns how many other requests ended with the turn that a decision about this request ended.
+    ///
+    /// # Errors
+    /// As [`Consent::list`].
+    pub async fn count_ended_with(&self, caller: &Caller, view: &ConsentView) -> Result<i64, GatewayError> {
+        caller.authorise(Action::SeeConsent)?;
+        let count = self.store.count_ended_with(caller.tenant()?.id, &view.row).await;
         count.map_err(|error| GatewayError::from_store(error, "permission request"))
     }
 

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
-use crate::domain::reason;
+use crate::domain::reason::{self, whole_seconds};
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::tenants::Caller;
 use crate::store::{ConsentRow, HeldFence};
@@ -31,15 +31,6 @@ pub(super) fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// Returns a duration in words, in the largest unit that divides it.
-fn duration(seconds: i32) -> String {
-    match seconds {
-        s if s % 3600 == 0 => format!("{} h", s / 3600),
-        s if s % 60 == 0 => format!("{} min", s / 60),
-        s => format!("{s} s"),
-    }
-}
-
 /// Returns the refusal of a call of `tool` because of its request.
 pub(super) fn of_row(told: ConsentTold, tool: &str, row: &ConsentRow) -> Refusal {
     let id = row.id;
@@ -58,7 +49,7 @@ pub(super) fn of_row(told: ConsentTold, tool: &str, row: &ConsentRow) -> Refusal
             Code::ConsentTimedOut,
             format!(
                 "Nobody answered within {} ({id}); the call was not made. The same call asks once more",
-                duration(row.ttl_s)
+                whole_seconds(row.ttl_s.unsigned_abs().into())
             ),
         ),
         ConsentTold::Changed => (
@@ -118,16 +109,4 @@ pub(super) fn undeliverable(caller: &Caller) -> Refusal {
         Code::ConsentUndeliverable,
         format!("No one can be asked right now (no channel for {tenant})"),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_short() {
-        for (seconds, expected) in [(600, "10 min"), (3600, "1 h"), (90, "90 s"), (86_400, "24 h")] {
-            assert_eq!(duration(seconds), expected);
-        }
-    }
 }

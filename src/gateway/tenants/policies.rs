@@ -11,7 +11,7 @@ use crate::domain::settings::Effective;
 use crate::domain::tenant::Action;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::live::access::Caller;
-use crate::store::{NewPolicy, PolicyMaker, PolicyVersion, RevisionKind, StoreError};
+use crate::store::{NewPolicy, PolicyVersion, PrincipalName, RevisionKind, StoreError};
 
 /// Policy in force, with warnings about it.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl Tenants {
         &self,
         caller: &Caller,
         versions: &[PolicyVersion],
-    ) -> Result<HashMap<Uuid, PolicyMaker>, GatewayError> {
+    ) -> Result<HashMap<Uuid, PrincipalName>, GatewayError> {
         caller.authorise(Action::SeePolicies)?;
         let mut ids: Vec<Uuid> = versions.iter().filter_map(|version| version.created_by).collect();
         ids.sort_unstable();
@@ -146,7 +146,7 @@ impl Tenants {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let makers = self.store.policy_makers(caller.tenant()?.id, &ids).await;
+        let makers = self.store.principal_names(caller.tenant()?.id, &ids).await;
         makers.map_err(|error| GatewayError::from_store(error, "key"))
     }
 }

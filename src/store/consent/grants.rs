@@ -110,6 +110,7 @@ macro_rules! holds {
                and (p.not_before is null or p.not_before < consent_grants.created_at)))"
     };
 }
+pub(super) use holds;
 
 impl Store {
     /// Returns a page of a tenant's grants that hold, the newest first, older than `before`; with `of` those about the calls

@@ -1,8 +1,9 @@
-//! Number of permission requests that wait, for monitoring.
+//! Numbers of permission requests: those that wait, and those that ended with a turn.
 
 use uuid::Uuid;
 
-use super::principal;
+use super::{ConsentRow, principal};
+use crate::domain::consent::ConsentDecision;
 use crate::domain::id::{KeyId, TenantId};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::{Store, StoreError};
@@ -39,6 +40,28 @@ impl Store {
         )
         .bind(tenant.0)
         .bind(whose.principal())
+        .fetch_one(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(count)
+    }
+
+    /// Counts the other requests that ended with the turn of a request, by the decision about that one.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn count_ended_with(&self, tenant: TenantId, row: &ConsentRow) -> Result<i64, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        // one transaction ended them all, so they have one time
+        let count = sqlx::query_scalar(
+            "select count(*) from consent_requests
+             where tenant_id = $1 and decided_by = $2 and decided_at = $3 and decision = $4 and id <> $5",
+        )
+        .bind(tenant.0)
+        .bind(row.decided_by)
+        .bind(row.decided_at)
+        .bind(ConsentDecision::CancelTurn.as_str())
+        .bind(row.id)
         .fetch_one(&mut *tx)
         .await?;
         tx.commit().await?;

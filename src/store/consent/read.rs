@@ -206,14 +206,24 @@ pub struct ConsentFilter {
     pub channel: Option<&'static str>,
     /// Person who may allow the request. Owners are compared as they are written, so some requests too many may match.
     pub decider: Option<ConsentDecider>,
-    /// Cursor: only requests older than the one with this id.
-    pub before: Option<Uuid>,
-    /// Cursor: only requests newer than the one with this id.
-    pub after: Option<Uuid>,
+    /// Cursor: only requests that come behind the one with this id in the order.
+    pub behind: Option<Uuid>,
     /// Ids of the requests.
     pub ids: Option<Vec<Uuid>>,
-    /// True for the oldest ones first.
-    pub is_oldest_first: bool,
+    /// Order of the requests.
+    pub order: ConsentOrder,
+}
+
+/// Order of permission requests in a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConsentOrder {
+    /// The newest first.
+    #[default]
+    Newest,
+    /// The oldest first.
+    Oldest,
+    /// The one that was decided last first; those without a decision are left out.
+    LastDecided,
 }
 
 impl Store {
@@ -262,16 +272,29 @@ impl Store {
         if let Some(decider) = &filter.decider {
             may_allow(&mut query, decider);
         }
-        if let Some(before) = filter.before {
-            query.push(" and id < ").push_bind(before);
+        if filter.order == ConsentOrder::LastDecided {
+            query.push(" and decided_at is not null");
         }
-        if let Some(after) = filter.after {
-            query.push(" and id > ").push_bind(after);
+        if let Some(behind) = filter.behind {
+            match filter.order {
+                ConsentOrder::Newest => query.push(" and id < ").push_bind(behind),
+                ConsentOrder::Oldest => query.push(" and id > ").push_bind(behind),
+                ConsentOrder::LastDecided => query
+                    .push(" and (decided_at, id) < (select decided_at, id from consent_requests where tenant_id = ")
+                    .push_bind(tenant.0)
+                    .push(" and id = ")
+                    .push_bind(behind)
+                    .push(")"),
+            };
         }
         if let Some(ids) = &filter.ids {
             query.push(" and id = any(").push_bind(ids.clone()).push(")");
         }
-        query.push(if filter.is_oldest_first { " order by id limit " } else { " order by id desc limit " });
+        query.push(match filter.order {
+            ConsentOrder::Newest => " order by id desc limit ",
+            ConsentOrder::Oldest => " order by id limit ",
+            ConsentOrder::LastDecided => " order by decided_at desc, id desc limit ",
+        });
         query.push_bind(limit);
         let rows = query.build_query_as().fetch_all(&mut *tx).await?;
         tx.commit().await?;

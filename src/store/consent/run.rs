@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::fence::{self, CallTurn, HeldFence, holds};
 use super::read::request_columns;
 use super::steps::{self, Moved, StepAuthor, StepTaken};
-use super::{ConsentRow, principal, read, state_now};
+use super::{ConsentRow, grants, principal, read, state_now};
 use crate::domain::consent::{ConsentState, DIGEST_BYTES};
 use crate::domain::id::TenantId;
 use crate::domain::policy::Assurance;
@@ -87,14 +87,18 @@ impl Store {
              where tenant_id = $1 and principal = $2 and digest = any($3) and pin = $4
                and (state in ('granted', 'denied') and expires_at > now()
                     or state = 'denied' and not exists (
-                        select from consent_grants g
-                        where g.tenant_id = $1 and g.revoked_at is null and g.expires_at > now() and g.effect = 'allow'
-                          and (g.principal, g.server_id, g.tool, g.operation_type, g.pin)
+                        select from consent_grants
+                        where consent_grants.tenant_id = $1 and effect = 'allow'
+                          and (consent_grants.principal, consent_grants.server_id, consent_grants.tool,
+                               consent_grants.operation_type, consent_grants.pin)
                               = ($2, consent_requests.server_id, consent_requests.tool, consent_requests.operation_type, $4)
-                          and (g.assurance = 'approver' or consent_requests.assurance = 'client')
-                          and array_position(array['low', 'moderate', 'high', 'critical'], g.risk)
+                          and (consent_grants.assurance = 'approver' or consent_requests.assurance = 'client')
+                          and array_position(array['low', 'moderate', 'high', 'critical'], consent_grants.risk)
                               >= array_position(array['low', 'moderate', 'high', 'critical'], consent_requests.risk)
-                          and g.created_at > consent_requests.decided_at))
+                          and consent_grants.created_at > consent_requests.decided_at
+                          and ",
+            grants::holds!(),
+            "))
              order by id desc limit 1"
         ))
         .bind(tenant.0)

@@ -158,7 +158,14 @@ async fn a_request_is_denied_once_and_the_first_answer_wins() {
     assert_eq!(refused["approver_says"], "not today");
     let page = late.post(&decision_of(&id), &[("decision", "allow_once")]).await;
     page.expect(409);
-    assert!(page.text.contains("denied already: eva was first, over console"), "{page:?}");
+    for says in [
+        "Somebody was faster: Denied: eva, over console, at 2",
+        "Your decision changed nothing",
+        "refused until",
+    ] {
+        assert!(page.text.contains(says), "{says}: {page:?}");
+    }
+    assert!(attributes(&page.text, "href").contains(&path_of(&id)), "{page:?}");
     for missing in ["x", "0199aaaa-0000-7000-8000-000000000001"] {
         visitor.get(&path_of(missing)).await.expect(404);
         visitor.post(&decision_of(missing), &[("decision", "allow_once")]).await.expect(404);
@@ -266,8 +273,10 @@ async fn what_is_remembered_is_listed_and_revoked() {
     visitor.post("/console/consent/grants/x/revoke", &[]).await.expect(404);
     Mcp::bare(&agent).run("write", "zoo:writer", &json!({"n": 3})).await.ok();
     let done = visitor.post(&revoke, &[]).await;
-    assert_eq!((done.status, done.header("location")), (303, "/console/permissions"));
-    assert!(form_to(&visitor.get("/console/permissions").await.text, "/revoke").is_none());
+    assert!(done.header("location").starts_with("/console/permissions?done="), "{done:?}");
+    let page = visitor.get(done.header("location")).await.text;
+    assert!(page.contains("Revoked: the remembered decision about zoo:writer."), "{page}");
+    assert!(form_to(&page, "/revoke").is_none(), "{page}");
     asked(&agent, &json!({"n": 4})).await;
     let record = tenant.records("tool=consent.revoke&source=console&status=success", 1).await.remove(0);
     assert_eq!((&record["consent_id"], &record["server"]), (&json!(id), &json!("zoo")));
@@ -330,4 +339,135 @@ async fn hostile_texts_stay_texts_on_the_card() {
     let page = visitor.get("/console/permissions").await.text;
     assert_harmless(&page);
     assert_eq!(page.matches("/revoke\"").count(), HOSTILE.len(), "{page}");
+}
+
+/// The links of the requests in a list, in its order.
+fn listed(page: &str) -> Vec<String> {
+    let table =
+        page.split("aria-label=\"Requests\"").nth(1).unwrap_or_default().split("</table>").next().unwrap();
+    attributes(table, "href")
+}
+
+#[tokio::test]
+async fn what_one_decided_is_listed_by_the_time_of_the_decision() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.key(&json!({"role": "agent", "owner": "robot", "name": "night run"})).await;
+    let visitor =
+        Visitor::with_key(&stage.gateway, &tenant.key(&json!({"role": "approver", "owner": "eva"})).await)
+            .await;
+    let other = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let mut ids = Vec::new();
+    for n in 0..4 {
+        ids.push(asked(&agent, &json!({"n": n})).await);
+    }
+    for (visitor, at, decision) in [
+        (&visitor, 2, "allow_once"),
+        (&other, 3, "reject_once"),
+        (&visitor, 0, "reject_once"),
+        (&visitor, 1, "allow_once"),
+    ] {
+        visitor.post(&decision_of(&ids[at]), &[("decision", decision)]).await.expect(303);
+    }
+    let page = visitor.get("/console/permissions?state=decided_by_me").await.text;
+    assert_eq!(listed(&page), [1, 0, 2].map(|at| path_of(&ids[at])), "the last decision comes first: {page}");
+    for part in [
+        "zoo:writer",
+        "robot",
+        "key night run",
+        "Allowed once: eva, over console",
+        "Denied: eva",
+        ">granted<",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("<article"), "a line each: {page}");
+    assert_harmless(&page);
+    // page by page it is the same
+    let (mut found, mut next) =
+        (Vec::new(), Some("/console/permissions?state=decided_by_me&limit=1".to_owned()));
+    while let Some(path) = next {
+        let page = visitor.get(&path).await;
+        page.expect(200);
+        found.extend(listed(&page.text));
+        let links = page.text.split("<a rel=\"next\"").nth(1).map(|rest| attributes(rest, "href"));
+        next = links.and_then(|links| links.into_iter().next());
+    }
+    assert_eq!(found, [1, 0, 2].map(|at| path_of(&ids[at])));
+    let any = visitor.get("/console/permissions?state=any").await.text;
+    assert_eq!(listed(&any), [3, 2, 1, 0].map(|at| path_of(&ids[at])), "by the time of the ask: {any}");
+}
+
+#[tokio::test]
+async fn the_end_of_a_turn_says_until_when_and_how_many_requests_ended() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        ids.push(asked(&agent, &json!({"n": n})).await);
+    }
+    // what another key asks is no part of the turn
+    let elsewhere = asked(&tenant.agent().await, &json!({})).await;
+    let end = async |id: &str| {
+        let done = visitor.post(&decision_of(id), &[("decision", "cancel_turn")]).await;
+        visitor.get(done.header("location")).await.text
+    };
+    let page = end(&ids[1]).await;
+    for says in ["2 other requests of the turn ended with it", "refused until 2"] {
+        assert!(page.contains(says), "{says}: {page}");
+    }
+    assert!(page.contains(&path_of(&elsewhere)), "{page}");
+    let ended = visitor.get(&path_of(&ids[0])).await.text;
+    assert!(ended.contains("its turn was ended: calls of it that ask are refused until 2"), "{ended}");
+    assert!(end(&elsewhere).await.contains("No other request of the turn was open"));
+}
+
+#[tokio::test]
+async fn the_page_of_a_refused_call_says_what_a_remembered_decision_does_to_it() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let decide = async |id: &str, decision: &str| {
+        visitor.post(&decision_of(id), &[("decision", decision)]).await.expect(303);
+    };
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        ids.push(asked(&agent, &json!({"n": n})).await);
+    }
+    decide(&ids[0], "reject_once").await;
+    let page = visitor.get(&path_of(&ids[0])).await.text;
+    assert!(page.contains("and asks again after that"), "{page}");
+    decide(&ids[1], "allow_always").await;
+    decide(&ids[2], "reject_once").await;
+    for (id, says) in [(&ids[0], "lets it run"), (&ids[2], "stays refused as long as that decision holds")] {
+        let page = visitor.get(&path_of(id)).await.text;
+        assert!(page.contains(says) && !page.contains("asks again after that"), "{says}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_page_names_the_requests_that_end_next() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let (agent, stranger) =
+        (tenant.key(&json!({"role": "agent", "owner": "robot"})).await, tenant.agent().await);
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let none = visitor.get("/console").await.text;
+    assert!(!none.contains("Requests that end next"), "{none}");
+    let mut ids = Vec::new();
+    for n in 0..6 {
+        ids.push(asked(&agent, &json!({"n": n})).await);
+    }
+    let page = visitor.get("/console").await.text;
+    let links = attributes(&page, "href");
+    let named = links.iter().filter(|link| link.contains("request=")).cloned().collect::<Vec<_>>();
+    assert_eq!(named, ids[..5].iter().map(|id| path_of(id)).collect::<Vec<_>>(), "{page}");
+    assert!(page.contains("asked by robot, ends <time"), "{page}");
+    assert_harmless(&page);
+    // agents see those of their own key
+    let own = Visitor::with_key(&stage.gateway, &stranger).await.get("/console").await.text;
+    assert!(!own.contains("request="), "{own}");
 }

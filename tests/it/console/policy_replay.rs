@@ -14,6 +14,17 @@ fn counts(page: &str) -> [i64; 4] {
     })
 }
 
+/// Numbers of calls that would have run only because their mode observes, with their outcome.
+fn observed(page: &str) -> Vec<String> {
+    let items = page.split("<li>").skip(1).filter_map(|item| item.split_once(" <span class=\"tone "));
+    let items =
+        items.filter_map(|(number, rest)| Some((number, rest.split_once('>')?.1.split_once("</span>")?.0)));
+    items
+        .filter(|(_, name)| name.starts_with("would "))
+        .map(|(number, name)| format!("{number} {name}"))
+        .collect()
+}
+
 /// The rows of the list: tool, outcome, rule and number, without their elements.
 fn rows(page: &str) -> Vec<String> {
     let Some((_, table)) = page.split_once("Calls that would not simply have run") else { return Vec::new() };
@@ -81,14 +92,18 @@ async fn past_calls_are_decided_by_other_rules_and_nothing_is_saved() {
     // in mode observe they run, but for what enforced rules say
     for mode in ["observe", ""] {
         let page = check(&visitor, mode, &rules).await;
-        assert!(page.contains("In mode observe they all run"), "{page}");
-        assert!(page.contains("1 <span class=\"tone bad\">would be denied</span></li>"), "{page}");
-        assert!(page.contains(">would be asked</span></li>"), "{page}");
+        assert_eq!(counts(&page), [3, 0, 0, 1], "{page}");
+        assert_eq!(observed(&page), ["1 would be asked", "1 would be denied"], "{page}");
+        assert!(page.contains("the mode of their key is observe"), "{page}");
     }
+    let enforced =
+        json!([{"id": "no-other", "effect": "deny", "match": {"tool": "zoo:other"}, "enforced": true}]);
+    let page = check(&visitor, "observe", &enforced).await;
+    assert_eq!(counts(&page)[2], 1, "{page}");
     let asking = check(&visitor, "always_ask", &json!([])).await;
     let lines = rows(&asking);
     assert!(!lines.is_empty() && lines.iter().all(|row| row.contains("asked mode always_ask ")), "{asking}");
-    assert!(!asking.contains("In mode observe"), "{asking}");
+    assert!(observed(&asking).is_empty() && !asking.contains("is observe"), "{asking}");
     // the mode of the form holds for keys without one of their own
     assert_eq!(counts(&check(&visitor, "deny_unless_allowed", &json!([])).await), [0, 0, 6, 0]);
     let path = format!("/api/v1/keys/{}/settings", bob.id);
@@ -98,6 +113,8 @@ async fn past_calls_are_decided_by_other_rules_and_nothing_is_saved() {
         .await
         .expect(200);
     assert_eq!(counts(&check(&visitor, "always_ask", &json!([])).await), [1, 5, 0, 0]);
+    // a mode of its own holds for a key, whatever the tenant observes
+    assert_eq!(counts(&check(&visitor, "observe", &rules).await)[2], 1);
     // and rules of the key count with those of the form
     let own = json!({"version": 0, "rules": [{"id": "own", "effect": "deny"}]});
     tenant

@@ -108,6 +108,8 @@ async fn a_changed_tool_is_reviewed_and_approved_by_its_pin() {
     assert!(page.contains("approved") && form_to(&page, "/approve").is_none(), "{page}");
 
     offer(&tenant, &upstream, vec![titled("after"), Tool::reads("other")]).await;
+    let question = visitor.get("/console/servers/up/release").await.text;
+    assert!(question.contains("The definition of 1 tool that waits (t) is approved"), "{question}");
     let list = visitor.get("/console/servers").await.text;
     assert!(list.contains("<strong>1 to review</strong>"), "{list}");
     let server = visitor.get("/console/servers/up").await.text;

@@ -1,5 +1,7 @@
 //! Permission request on the page: all that a person needs to decide.
 
+use chrono::{DateTime, Utc};
+
 use crate::domain::consent::{COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, FENCE, grant_life};
 use crate::domain::policy::Assurance;
 use crate::domain::risk::RiskLevel;
@@ -137,7 +139,7 @@ impl RequestCard {
             state: row.state.as_str().replace('_', " "),
             is_pending,
             runs_by_grant: false,
-            meaning: meaning(view, sees_records, &expires),
+            meaning: meaning(view, sees_records, |at| Moment::new(at, visit.now()).exact()),
             decided_by: decided(view),
             decided: row.decided_at.map(|at| Moment::new(at, visit.now())),
             comment: row.comment.clone(),
@@ -153,7 +155,7 @@ impl RequestCard {
 }
 
 /// Returns the consequence of a request's state.
-fn meaning(view: &ConsentView, sees_records: bool, expires: &Moment) -> String {
+fn meaning(view: &ConsentView, sees_records: bool, exact: impl Fn(DateTime<Utc>) -> String) -> String {
     match (view.row.state.known(), sees_records) {
         (Some(ConsentState::Failed), true) => {
             "the call failed, or was not sent: its records say why; the same call asks again".to_owned()
@@ -163,16 +165,25 @@ fn meaning(view: &ConsentView, sees_records: bool, expires: &Moment) -> String {
         }
         (Some(ConsentState::Denied), _) => format!(
             "{}; a tool that is denied {COOLDOWN_DENIALS} times within {minutes} minutes is refused to its key for {minutes} minutes",
-            ConsentState::Denied.meaning(&expires.exact()),
+            view.meaning(exact),
             minutes = COOLDOWN.num_minutes(),
         ),
-        (Some(state), _) => state.meaning(&expires.exact()),
-        (None, _) => String::new(),
+        _ => view.meaning(exact),
     }
 }
 
+/// Returns what to tell a visitor whose decision came too late.
+pub(super) fn too_late(visit: &PageVisit, view: &ConsentView) -> String {
+    let exact = |at| Moment::new(at, visit.now()).exact();
+    let was = match (decided(view), view.row.decided_at) {
+        (Some(decided), Some(at)) => format!("Somebody was faster: {decided}, at {}.", exact(at)),
+        _ => "This request does not wait any more.".to_owned(),
+    };
+    format!("{was} Your decision changed nothing: {}.", view.meaning(exact))
+}
+
 /// Returns what was decided, by whom and by which way; `None` without a decision.
-fn decided(view: &ConsentView) -> Option<String> {
+pub(super) fn decided(view: &ConsentView) -> Option<String> {
     let by = decided_by(view)?;
     Some(match view.row.decision.as_ref().and_then(|decision| decision.known()) {
         Some(decision) => format!("{}: {by}", did(decision).0),

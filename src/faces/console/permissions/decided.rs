@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use uuid::Uuid;
 
 use super::card::did;
-use crate::domain::consent::GrantEffect;
+use crate::domain::consent::{ConsentDecision, GrantEffect};
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
@@ -59,7 +59,6 @@ impl DecidedNotice {
         let decision = row.decision.as_ref()?.known()?;
         let (did, tone) = did(decision);
         let names = consent.key_names(visit.caller(), std::slice::from_ref(&view)).await.unwrap_or_default();
-        let until = Moment::new(row.expires_at, visit.now());
         Some(DecidedNotice {
             did,
             tone,
@@ -68,12 +67,24 @@ impl DecidedNotice {
             key_name: names.get(&row.principal).cloned(),
             meaning: match decision.remembers() {
                 Some(effect) => remembered(visit, &view, effect).await,
-                None => row.state.known().map(|state| state.meaning(&until.exact())).unwrap_or_default(),
+                None if decision == ConsentDecision::CancelTurn => ended(visit, &view).await,
+                None => view.meaning(|at| Moment::new(at, visit.now()).exact()),
             },
             href: super::href_of(id),
             at: Moment::new(at, visit.now()),
             left_s: left.num_seconds().max(1),
         })
+    }
+}
+
+/// Returns the consequence of the end of a turn, with the number of other requests that ended with it, where it can be read now.
+async fn ended(visit: &PageVisit, view: &ConsentView) -> String {
+    let meaning = view.meaning(|at| Moment::new(at, visit.now()).exact());
+    match visit.gateway().consent.count_ended_with(visit.caller(), view).await {
+        Err(_) => meaning,
+        Ok(0) => format!("{meaning}. No other request of the turn was open"),
+        Ok(1) => format!("{meaning}. 1 other request of the turn ended with it"),
+        Ok(others) => format!("{meaning}. {others} other requests of the turn ended with it"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Grants on the page: what people had remembered, and who may end it.
 
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use crate::domain::consent::GrantEffect;
@@ -48,6 +49,16 @@ pub(super) struct GrantsShown {
 }
 
 impl GrantLine {
+    /// Returns whether the decision was remembered after a time.
+    pub(super) fn is_later_than(&self, at: DateTime<Utc>) -> bool {
+        self.created.at() > at
+    }
+
+    /// Returns the end of the grant.
+    pub(super) fn ends_at(&self) -> DateTime<Utc> {
+        self.expires.at()
+    }
+
     /// Returns whether calls like that of a request run by this grant, as far as the tool, the operation and the key say.
     pub(super) fn allows(&self, view: &ConsentView) -> bool {
         let row = &view.row;

@@ -1,6 +1,6 @@
 //! Result of a check: warnings, and what the rules would have said of the calls of the last week.
 
-use crate::domain::policy::{PolicyDocument, PolicyMode};
+use crate::domain::policy::PolicyDocument;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::short;
@@ -12,7 +12,7 @@ const NAME_CHARS_MAX: usize = 80;
 /// Number of past calls with one outcome.
 pub(super) struct OutcomeCount {
     /// Outcome in words.
-    pub(super) name: String,
+    pub(super) name: &'static str,
     /// Class by which the outcome stands out.
     pub(super) tone: &'static str,
     /// Number of calls.
@@ -26,7 +26,7 @@ pub(super) struct ReplayLine {
     /// Link to its records.
     pub(super) href: String,
     /// Outcome in words.
-    pub(super) outcome: String,
+    pub(super) outcome: &'static str,
     /// Class by which the outcome stands out.
     pub(super) tone: &'static str,
     /// Rule that decides, or else the mode; empty if neither is known.
@@ -39,7 +39,7 @@ pub(super) struct ReplayLine {
 pub(super) struct ReplayShown {
     /// Numbers of calls by outcome.
     pub(super) counts: Vec<OutcomeCount>,
-    /// True if the mode is observe: what no enforced rule asks about or denies runs all the same.
+    /// True if some calls run only because the mode of their key is observe.
     pub(super) observes: bool,
     /// Number of calls that were not looked at.
     pub(super) left_out: i64,
@@ -72,12 +72,8 @@ impl CheckedDraft {
     ) -> Result<CheckedDraft, GatewayError> {
         let (gateway, caller) = (visit.gateway(), visit.caller());
         let warnings = gateway.tenants.lint_policy(caller, document).await?;
-        let mode = match document.mode {
-            Some(mode) => mode,
-            None => gateway.tenants.read_policy(caller, None).await?.mode,
-        };
         let (replay, failure) = match gateway.calls.replay(caller, document).await {
-            Ok(report) => (Some(shown(&report, mode)), None),
+            Ok(report) => (Some(shown(&report)), None),
             Err(error @ GatewayError::Forbidden(_)) => return Err(error),
             Err(error) => (None, Some(error.to_string())),
         };
@@ -85,25 +81,29 @@ impl CheckedDraft {
     }
 }
 
-fn shown(report: &ReplayReport, mode: PolicyMode) -> ReplayShown {
-    let observes = mode == PolicyMode::Observe;
-    let count = |(outcome, calls): (PastOutcome, &i64)| {
-        let (name, tone) = words(outcome, observes);
-        OutcomeCount { name, tone, calls: *calls }
+fn shown(report: &ReplayReport) -> ReplayShown {
+    let by_outcome = || PastOutcome::ALL.into_iter().zip(report.by_outcome);
+    let observed = |outcome: PastOutcome| matches!(outcome, PastOutcome::WouldAsk | PastOutcome::WouldDeny);
+    let count = |(outcome, calls): (PastOutcome, i64)| {
+        let (name, tone) = words(outcome);
+        OutcomeCount { name, tone, calls }
     };
     ReplayShown {
-        counts: PastOutcome::ALL.into_iter().zip(&report.by_outcome).map(count).collect(),
-        observes,
+        counts: by_outcome()
+            .filter(|(outcome, calls)| !observed(*outcome) || *calls > 0)
+            .map(count)
+            .collect(),
+        observes: by_outcome().any(|(outcome, calls)| observed(outcome) && calls > 0),
         left_out: report.left_out,
-        lines: report.entries.iter().map(|calls| line(calls, observes)).collect(),
+        lines: report.entries.iter().map(line).collect(),
         has_more: report.has_more,
     }
 }
 
-fn line(calls: &ReplayedCalls, observes: bool) -> ReplayLine {
+fn line(calls: &ReplayedCalls) -> ReplayLine {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     query.append_pair("tool", &calls.tool);
-    let (outcome, tone) = words(calls.outcome, observes);
+    let (outcome, tone) = words(calls.outcome);
     let mode = || calls.mode.map(|mode| format!("mode {}", mode.as_str())).unwrap_or_default();
     ReplayLine {
         tool: short(&calls.tool, NAME_CHARS_MAX),
@@ -115,14 +115,14 @@ fn line(calls: &ReplayedCalls, observes: bool) -> ReplayLine {
     }
 }
 
-/// Returns an outcome in words, and its class. In mode observe most calls that would be asked about or denied run.
-fn words(outcome: PastOutcome, observes: bool) -> (String, &'static str) {
-    let (word, tone) = match outcome {
+/// Returns an outcome in words, and its class.
+fn words(outcome: PastOutcome) -> (&'static str, &'static str) {
+    match outcome {
         PastOutcome::Allowed => ("run", "good"),
+        PastOutcome::WouldAsk => ("would be asked", "open"),
+        PastOutcome::WouldDeny => ("would be denied", "bad"),
         PastOutcome::Asked => ("asked", "open"),
         PastOutcome::Denied => ("denied", "bad"),
         PastOutcome::Unknown => ("unknown", "held"),
-    };
-    let is_stopped = matches!(outcome, PastOutcome::Asked | PastOutcome::Denied);
-    (format!("{}{word}", if observes && is_stopped { "would be " } else { "" }), tone)
+    }
 }

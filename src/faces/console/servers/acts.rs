@@ -129,7 +129,10 @@ pub(in crate::faces::console) async fn on_server(
         let page = part::settings_again(&visit, &name, error).await;
         return page.unwrap_or_else(|_| visit.failed(Section::Servers, error));
     }
-    let to = if verb == "remove" { DoneWord::Removed.href(Section::Servers) } else { href_of(&name) };
+    let to = match verb.as_str() {
+        "remove" => DoneWord::Removed.href(&visit, Section::Servers, &name),
+        _ => href_of(&name),
+    };
     visit.answer_act(Section::Servers, &to, done)
 }
 

@@ -11,11 +11,13 @@ use crate::domain::id::is_name;
 use crate::domain::server_kind::ServerKind;
 use crate::domain::server_url::masked;
 use crate::domain::tenant::Action;
+use crate::domain::tool::PinState;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::{PageVisit, status_of};
 use crate::faces::console::question::{ActQuestion, QuestionPage};
-use crate::faces::console::text::size;
+use crate::faces::console::text::{short, size};
+use crate::faces::query::cursor::{DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
 use crate::faces::query::params::{NONE, ParamNames, Params};
 use crate::gateway::{GatewayError, OWN_LIMITS, ServerView};
 
@@ -28,6 +30,12 @@ const LINES: usize = 100;
 const LINES_MAX: usize = 500;
 /// Memory of a line of the log, in bytes: as loaded, and as text.
 const LINE_MEMORY_BYTES: usize = 8 * 1024;
+
+/// Most tools that are looked at for the names of those that wait, and the most names in a question.
+const TOOLS_LOOKED_AT: i64 = 100;
+const NAMED_MAX: usize = 10;
+/// Longest name of a tool in a question, in characters.
+const NAME_CHARS_MAX: usize = 80;
 
 /// Limit that a server may set for itself.
 struct LimitField {
@@ -246,11 +254,15 @@ async fn release(visit: &PageVisit, name: &str) -> Result<Response, GatewayError
     let states = visit.caller().catalogue().map(|catalogue| catalogue.states());
     let waiting =
         states.and_then(|states| states.get(&server.name).map(|state| state.pending + state.changed));
+    let named = match waiting {
+        Some(0) => String::new(),
+        _ => names_of_waiting(visit, &server.name).await?,
+    };
     let tools = match waiting {
         Some(0) => String::new(),
         None => "Definitions of tools that wait are".to_owned(),
-        Some(1) => "The definition of 1 tool that waits is".to_owned(),
-        Some(number) => format!("The definitions of {number} tools that wait are"),
+        Some(1) => format!("The definition of 1 tool that waits{named} is"),
+        Some(number) => format!("The definitions of {number} tools that wait{named} are"),
     };
     let question = ActQuestion {
         act: format!("Release {} from quarantine", server.name),
@@ -266,6 +278,18 @@ async fn release(visit: &PageVisit, name: &str) -> Result<Response, GatewayError
         verb: "unquarantine",
     };
     ask(visit, server.name, question).await
+}
+
+/// Returns the names of some tools whose definitions wait, in brackets; empty if none is among the first.
+async fn names_of_waiting(visit: &PageVisit, server: &str) -> Result<String, GatewayError> {
+    visit.expect(DEFINITIONS_MEMORY_BYTES).await?;
+    let bounds = (TOOLS_LOOKED_AT, DEFINITIONS_BYTES_MAX);
+    let tools = visit.gateway().servers.list_server_tools(visit.caller(), server, "", bounds).await?;
+    let mut waiting = tools.iter().filter(|tool| matches!(tool.state, PinState::Pending | PinState::Changed));
+    let names: Vec<String> =
+        waiting.by_ref().take(NAMED_MAX).map(|tool| short(&tool.name, NAME_CHARS_MAX)).collect();
+    let more = if waiting.next().is_some() { ", …" } else { "" };
+    Ok(if names.is_empty() { String::new() } else { format!(" ({}{more})", names.join(", ")) })
 }
 
 async fn remove_oauth(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {

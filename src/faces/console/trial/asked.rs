@@ -57,7 +57,7 @@ impl AskedShown {
         let row = &view.row;
         let state = row.state.known();
         let until = Moment::new(row.expires_at, visit.now()).exact();
-        let meaning = state.map(|state| state.meaning(&until)).unwrap_or_default();
+        let meaning = view.meaning(|at| Moment::new(at, visit.now()).exact());
         let decision = permissions::verdict(view);
         let (word, tone, says) = match state {
             Some(ConsentState::Pending) => {

@@ -2,8 +2,8 @@
 
 use crate::domain::operation::Variant;
 use crate::domain::policy::{Assurance, Ruling};
+use crate::domain::reason::whole_seconds;
 use crate::domain::tenant::Action;
-use crate::faces::console::moment::whole_seconds;
 use crate::faces::console::page_visit::PageVisit;
 use crate::gateway::{Rehearsed, ToolRequest};
 

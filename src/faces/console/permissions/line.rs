@@ -1,0 +1,62 @@
+//! Permission request in a list of those that wait no more.
+
+use super::card::decided;
+use crate::domain::consent::ConsentState;
+use crate::faces::console::moment::Moment;
+use crate::faces::console::page_visit::PageVisit;
+use crate::gateway::ConsentView;
+
+/// Permission request in one line.
+pub(super) struct RequestLine {
+    /// Link to the request.
+    pub(super) href: String,
+    /// Action of the call, in words.
+    pub(super) told: String,
+    /// Language of `told`, as a tag.
+    pub(super) language: &'static str,
+    /// Canonical name of the tool.
+    pub(super) tool: String,
+    /// Owner of the key that asked.
+    pub(super) owner: String,
+    /// Name of that key; `None` without one.
+    pub(super) key_name: Option<String>,
+    /// State of the request.
+    pub(super) state: String,
+    /// Class by which the state stands out.
+    pub(super) tone: &'static str,
+    /// Decision, the person who decided and the way; `None` without a decision.
+    pub(super) decided_by: Option<String>,
+    /// Time of the decision; `None` without one.
+    pub(super) decided: Option<Moment>,
+    /// Time of the ask.
+    pub(super) created: Moment,
+}
+
+impl RequestLine {
+    /// Creates the line of a request for a visitor. `key_name` is the name of the key that asked, if it has one.
+    pub(super) fn of(visit: &PageVisit, view: &ConsentView, key_name: Option<&String>) -> RequestLine {
+        let (row, language) = (&view.row, visit.language());
+        RequestLine {
+            href: super::href_of(row.id),
+            told: view.told_shortly(language),
+            language: language.as_str(),
+            tool: format!("{}:{}", row.server, row.tool),
+            owner: row.owner.clone(),
+            key_name: key_name.cloned(),
+            state: row.state.as_str().replace('_', " "),
+            tone: tone(row.state.known()),
+            decided_by: decided(view),
+            decided: row.decided_at.map(|at| Moment::new(at, visit.now())),
+            created: Moment::new(row.created_at, visit.now()),
+        }
+    }
+}
+
+fn tone(state: Option<ConsentState>) -> &'static str {
+    match state {
+        Some(ConsentState::Succeeded) => "good",
+        Some(ConsentState::Pending | ConsentState::Granted | ConsentState::Consumed) => "open",
+        Some(ConsentState::Failed | ConsentState::Unknown) => "bad",
+        _ => "held",
+    }
+}
