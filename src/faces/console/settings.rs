@@ -84,7 +84,7 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
         fields: Vec::new(),
         conflict: None,
         failure: None,
-        done: done.and_then(notice),
+        done: done.as_ref().and_then(notice),
     };
     let mut was = own_values(&read);
     let (typed, status, faulty) = match again {
@@ -113,7 +113,7 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
 }
 
 /// Returns the notice of a form that was sent; `None` for an act of another page.
-fn notice(done: DoneAct) -> Option<String> {
+fn notice(done: &DoneAct) -> Option<String> {
     match done.word {
         DoneWord::Changed => Some(format!("Changed: {}.", done.about)),
         DoneWord::Same => Some("Nothing differed; nothing was changed.".to_owned()),
