@@ -22,7 +22,7 @@ use self::decided::DecidedNotice;
 use self::grants::{GrantLine, GrantsShown};
 use self::line::RequestLine;
 use super::act::{VisitorAct, perform};
-use super::done::{DONE, DoneAct, DoneWord};
+use super::done::{DONE, notice, with_notice};
 use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
@@ -170,9 +170,7 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         is_inbox,
         states: words.iter().map(option).collect(),
         decided: DecidedNotice::of(visit, params.text("decided")).await,
-        done: DoneAct::of(visit, &params)
-            .filter(|done| done.word == DoneWord::Revoked)
-            .map(|done| format!("Revoked: the remembered decision about {}.", done.about)),
+        done: notice(visit, &params),
         lines: views.iter().filter(|_| !are_cards).map(line).collect(),
         cards: views.iter().filter(|_| are_cards).map(card).collect(),
         is_further: given.iter().any(|(name, _)| *name == "cursor"),
@@ -277,9 +275,10 @@ pub(super) async fn revoke(Path(id): Path<String>, visit: PageVisit) -> Response
         None => None,
     };
     let asked = asked(&visit, consent_id).await;
-    let about = asked.as_ref().map(|view| format!("{}:{}", view.row.server, view.row.tool));
+    let about = asked.as_ref().map(|view| format!(" about {}:{}", view.row.server, view.row.tool));
     let revoked = revocation(&visit, id, asked).await;
-    let to = DoneWord::Revoked.href(&visit, Section::Permissions, about.as_deref().unwrap_or("a tool"));
+    let notice = format!("Revoked: the remembered decision{}.", about.unwrap_or_default());
+    let to = with_notice(&visit, Section::Permissions.href(), &notice);
     visit.answer_act(Section::Permissions, &to, revoked)
 }
 

@@ -19,7 +19,7 @@ use self::explanation::{ExplainForm, Explanation};
 use self::key_choice::KeyChoice;
 use self::replay::CheckedDraft;
 use super::act::{VisitorAct, perform};
-use super::done::{DONE, DoneAct, DoneWord};
+use super::done::{DONE, notice, with_notice};
 use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::{PageVisit, status_of};
@@ -105,7 +105,6 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
     visit.needs_tenant()?;
     let given = visit.given(PARAMS)?;
     let params = Params::of(&given, PARAMS)?;
-    let done = DoneAct::of(visit, &params).filter(|done| done.word == DoneWord::Saved);
     let wanted = params.count("version", 0, u32::MAX as usize)?;
     let wanted = i64::try_from(wanted).ok().filter(|wanted| *wanted > 0);
     visit.expect(PAGE_MEMORY_BYTES).await?;
@@ -139,7 +138,7 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
         csrf: nav.csrf.clone(),
         nav,
         failure: answers.failure,
-        done: done.filter(|done| done.about == version.to_string()).map(|_| saved(version)),
+        done: notice(visit, &params),
         version,
         mode: mode.as_str(),
         warnings,
@@ -154,10 +153,6 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
         has_more_versions,
     };
     visit.show(status, &page).await
-}
-
-fn saved(version: i64) -> String {
-    format!("Saved: version {version} is in force.")
 }
 
 fn line(
@@ -215,7 +210,8 @@ async fn update(visit: &PageVisit) -> Response {
     let work = async move { gateway.tenants.put_policy(&caller, None, sent.document()?).await };
     let error = match perform(visit, act, work).await {
         Ok(saved) => {
-            let to = DoneWord::Saved.href(visit, Section::Policy, &saved.version.to_string());
+            let notice = format!("Saved: version {} is in force.", saved.version);
+            let to = with_notice(visit, Section::Policy.href(), &notice);
             return Redirect::to(&to).into_response();
         }
         Err(error @ (GatewayError::Invalid { .. } | GatewayError::Conflict(_) | GatewayError::Limit(_))) => {

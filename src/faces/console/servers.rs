@@ -24,7 +24,7 @@ use url::form_urlencoded::Serializer;
 
 use self::add::TypedServer;
 use self::fields::FormNotice;
-use super::done::{DONE, DoneAct, DoneWord};
+use super::done::{DONE, notice};
 use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::{PageVisit, status_of};
@@ -162,7 +162,6 @@ async fn listed(visit: &PageVisit) -> Result<ServersPage, GatewayError> {
     visit.caller().authorise(Action::SeeServers)?;
     visit.needs_tenant()?;
     let params = Params::of(&visit.given(PARAMS)?, PARAMS)?;
-    let done = DoneAct::of(visit, &params).filter(|done| done.word == DoneWord::Removed);
     let page = params.page()?;
     let after = page.after(String::new(), |key| is_name(key).then(|| key.to_owned()))?;
     visit.expect(LIST_MEMORY_BYTES).await?;
@@ -176,7 +175,7 @@ async fn listed(visit: &PageVisit) -> Result<ServersPage, GatewayError> {
     Ok(ServersPage {
         servers: shown.iter().map(line).collect(),
         next: next.map(|cursor| format!("{}?limit={}&cursor={cursor}", Section::Servers.href(), page.limit)),
-        done: done.map(|done| format!("The server {} was removed.", done.about)),
+        done: notice(visit, &params),
         ..forms(visit)
     })
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use self::fields::{SettingField, TypedSettings, own_values};
 use super::act::{VisitorAct, perform};
-use super::done::{DONE, DoneAct, DoneWord};
+use super::done::{DONE, notice, with_notice};
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
 use crate::domain::settings;
@@ -72,7 +72,6 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
     visit.caller().authorise(Action::ManageKeys)?;
     visit.needs_tenant()?;
     let params = Params::of(&visit.given(PARAMS)?, PARAMS)?;
-    let done = DoneAct::of(visit, &params);
     visit.expect(PAGE_MEMORY_BYTES).await?;
     let read = visit.gateway().tenants.read_settings(visit.caller(), None).await?;
     let nav = visit.nav(Section::Settings);
@@ -84,7 +83,7 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
         fields: Vec::new(),
         conflict: None,
         failure: None,
-        done: done.as_ref().and_then(notice),
+        done: notice(visit, &params),
     };
     let mut was = own_values(&read);
     let (typed, status, faulty) = match again {
@@ -112,20 +111,14 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
     visit.show(status, &page).await
 }
 
-/// Returns the notice of a form that was sent; `None` for an act of another page.
-fn notice(done: &DoneAct) -> Option<String> {
-    match done.word {
-        DoneWord::Changed => Some(format!("Changed: {}.", done.about)),
-        DoneWord::Same => Some("Nothing differed; nothing was changed.".to_owned()),
-        _ => None,
-    }
-}
-
 /// Returns the address of the page with the notice of a form that asked for these changes.
 fn href_after(visit: &PageVisit, patch: &Map<String, Value>) -> String {
     let names: Vec<&str> = settings::names_of_tenants().filter(|name| patch.contains_key(*name)).collect();
-    let word = if names.is_empty() { DoneWord::Same } else { DoneWord::Changed };
-    word.href(visit, Section::Settings, &names.join(", "))
+    let notice = match names.as_slice() {
+        [] => "Nothing differed; nothing was changed.".to_owned(),
+        names => format!("Changed: {}.", names.join(", ")),
+    };
+    with_notice(visit, Section::Settings.href(), &notice)
 }
 
 /// Returns the names of the settings whose own values differ.

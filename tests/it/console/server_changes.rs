@@ -194,7 +194,7 @@ async fn a_server_is_removed_after_a_question() {
     for (visitor, path) in [
         (&colleague, notice),
         (&visitor, "/console/servers?done=removed"),
-        (&visitor, &*notice.replace("+up", "+prod")),
+        (&visitor, &*notice.replace("+up+", "+prod+")),
     ] {
         let page = visitor.get(path).await;
         page.expect(200);

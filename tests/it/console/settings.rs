@@ -75,8 +75,8 @@ async fn settings_change_and_say_who_was_faster() {
     assert_eq!(done.status, 303);
     let shown = visitor.get(done.header("location")).await.text;
     assert!(shown.contains("Changed: max_operation, allowed_tools, direct_endpoint, rate_limit."), "{shown}");
-    // a notice of another page is none here
-    let foreign = done.header("location").replace("changed", "removed");
+    // a notice that somebody made up is none
+    let foreign = done.header("location").replace("Changed", "Removed");
     for path in ["/console/settings?done=evil", &foreign] {
         let shown = visitor.get(path).await;
         shown.expect(200);

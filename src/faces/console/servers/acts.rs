@@ -12,7 +12,7 @@ use crate::domain::id::{is_name, is_tool_name};
 use crate::domain::overrides::Hints;
 use crate::domain::tenant::Action;
 use crate::faces::console::act::{VisitorAct, perform};
-use crate::faces::console::done::DoneWord;
+use crate::faces::console::done::with_notice;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::gateway::{GatewayError, OverrideRequest, Reconnect, ServerChange};
@@ -130,7 +130,7 @@ pub(in crate::faces::console) async fn on_server(
         return page.unwrap_or_else(|_| visit.failed(Section::Servers, error));
     }
     let to = match verb.as_str() {
-        "remove" => DoneWord::Removed.href(&visit, Section::Servers, &name),
+        "remove" => with_notice(&visit, Section::Servers.href(), &format!("The server {name} was removed.")),
         _ => href_of(&name),
     };
     visit.answer_act(Section::Servers, &to, done)
