@@ -340,7 +340,9 @@ async fn write_tools(
              definition = excluded.definition, pin = excluded.pin, state = excluded.state,
              approved_pin = coalesce(excluded.approved_pin, tools.approved_pin),
              approved_definition = coalesce(excluded.approved_definition, tools.approved_definition),
-             changed_at = now(), removed_at = null, rev = excluded.rev",
+             -- an approval of the same definition, and its return, are no change of it
+             changed_at = case when tools.pin = excluded.pin then tools.changed_at else now() end,
+             removed_at = null, rev = excluded.rev",
     )
     .bind(tenant.0)
     .bind(server.0)

@@ -19,6 +19,7 @@ use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
 use super::text::short;
 use crate::domain::activity::{RecordKind, Status};
+use crate::domain::consent::ConsentState;
 use crate::domain::json;
 use crate::domain::tenant::Action;
 use crate::faces::query::activity::{PARAMS, RECORD_MEMORY_BYTES, before, filter};
@@ -119,10 +120,9 @@ async fn records(visit: &PageVisit) -> Result<Response, GatewayError> {
         more,
         status_words: status_words(),
         is_filtered: given.iter().any(|(name, _)| !PAGING.contains(name)),
-        leads_to_requests: given
-            .iter()
-            .any(|(name, value)| *name == "status" && value == Status::Waiting.as_str())
-            && Section::Permissions.is_open_to(visit.caller()),
+        leads_to_requests: given.iter().any(|(name, value)| {
+            *name == "status" && [Status::Waiting, Status::Pending].iter().any(|open| open.as_str() == value)
+        }) && Section::Permissions.is_open_to(visit.caller()),
         is_further: given.iter().any(|(name, _)| *name == "cursor"),
         is_live: status == StatusCode::OK && !given.iter().any(|(name, _)| STILL.contains(name)),
         records: found.rows.iter().map(|row| line(row, visit.now())).collect(),
@@ -192,7 +192,7 @@ fn line(row: &ActivityRow, now: DateTime<Utc>) -> RecordLine {
         tool: short(&tool_of(row), NAME_CHARS_MAX),
         intent: name(&row.intent_type),
         status: short(&row.status, NAME_CHARS_MAX),
-        tone: tone(&row.status),
+        tone: tone_of(row),
         error_code: name(&row.error_code),
         duration: row.duration_ms.map(duration).unwrap_or_default(),
         who: name(&row.owner),
@@ -221,6 +221,18 @@ fn tool_of(row: &ActivityRow) -> String {
 /// Returns the path of a record's page.
 fn href_of(row: &ActivityRow) -> String {
     format!("{}/{}", Section::Activity.href(), Ulid::from(row.id))
+}
+
+/// Returns the class of a record's status, by which it stands out. That a step was recorded is no success where the step ends a request
+/// without its call.
+fn tone_of(row: &ActivityRow) -> &'static str {
+    let step = row.tool.as_deref().and_then(|tool| tool.strip_prefix("consent."));
+    match step.and_then(ConsentState::parse) {
+        None | Some(ConsentState::Granted | ConsentState::Consumed | ConsentState::Succeeded) => {
+            tone(&row.status)
+        }
+        Some(_) => "held",
+    }
 }
 
 /// Returns the class of a status, by which it stands out.

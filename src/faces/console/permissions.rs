@@ -5,7 +5,7 @@ mod decided;
 mod grants;
 mod line;
 
-pub(super) use self::card::verdict;
+pub(super) use self::card::{state_of, verdict};
 
 use std::sync::Arc;
 
@@ -87,11 +87,12 @@ pub(super) fn href_of(id: Uuid) -> String {
     format!("{}?request={id}", Section::Permissions.href())
 }
 
-/// Returns what a person decided about a request, and the way; `None` without a decision, and for a request that the visitor may not see
-/// or that cannot be read now.
-pub(super) async fn decision_of(visit: &PageVisit, id: Uuid) -> Option<String> {
+/// Returns what a person decided about a request, and the way, or else what its state means; `None` for a request that the visitor may
+/// not see or that cannot be read now.
+pub(super) async fn outcome_of(visit: &PageVisit, id: Uuid) -> Option<String> {
     let view = visit.gateway().consent.get(visit.caller(), id).await.ok()?;
-    verdict(&view)
+    let meaning = || view.meaning(|at| Moment::new(at, visit.now()).exact());
+    Some(verdict(&view).unwrap_or_else(|| format!("{}: {}", state_of(&view), meaning())))
 }
 
 /// Shows the page.

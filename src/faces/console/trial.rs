@@ -136,7 +136,10 @@ pub(super) fn href_of(tool: &str) -> String {
 
 /// Shows the page of the tool that the address names, or the tools to choose from.
 pub(super) async fn show(visit: PageVisit) -> Response {
-    let page = page(&visit).await;
+    let page = match page(&visit).await {
+        Err(GatewayError::NotFound("tool")) => uncallable(&visit).await,
+        page => page,
+    };
     visit.answer_read((WHAT, None), Section::Try, page)
 }
 
@@ -164,6 +167,28 @@ async fn page(visit: &PageVisit) -> Result<Response, GatewayError> {
         }
     }
     visit.show(StatusCode::OK, &page).await
+}
+
+/// Returns the page about a tool that cannot be called: why, as its caller is told.
+async fn uncallable(visit: &PageVisit) -> Result<Response, GatewayError> {
+    let params = Params::of(&visit.given(PARAMS)?, PARAMS)?;
+    let error = GatewayError::NotFound("tool");
+    let Some(name) = params.text("tool") else { return Err(error) };
+    let call = AskedCall {
+        tool: name.to_owned(),
+        variant: Variant::Read,
+        sensitivity: None,
+        reason: String::new(),
+        json: String::new(),
+    };
+    let rehearsed = visit
+        .gateway()
+        .calls
+        .rehearse_bare(visit.attempt(), call.variant, call.request("{}".to_owned()))
+        .await;
+    let Some(refusal) = rehearsed.refusal else { return Err(error) };
+    let link = (Section::Try.href(), "The tools that you can try");
+    Ok(visit.failed_at(Section::Try, &error, &refusal.message, link))
 }
 
 async fn list(visit: &PageVisit, params: &Params) -> Result<Response, GatewayError> {

@@ -27,6 +27,17 @@ pub struct ConsentView {
     pub options: Vec<ConsentDecision>,
 }
 
+/// Tool of a permission request as it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestedTool {
+    /// The definition is the one that was asked about, as far as this replica knows.
+    Same,
+    /// The definition, or what an administrator says of it, is another one: no answer lets the call run.
+    Changed,
+    /// No server of the tenant has the tool: no answer lets the call run.
+    Gone,
+}
+
 impl From<ConsentRow> for ConsentView {
     fn from(row: ConsentRow) -> ConsentView {
         ConsentView {
@@ -67,6 +78,19 @@ impl ConsentView {
             .known()
             .map(|state| state.meaning(&words(row.expires_at), &words(fenced)))
             .unwrap_or_default()
+    }
+
+    /// Returns the tool of the request as the catalogue of the caller's tenant has it.
+    pub fn tool_now(&self, caller: &Caller) -> RequestedTool {
+        let row = &self.row;
+        let Some(catalogue) = caller.catalogue() else { return RequestedTool::Same };
+        match catalogue.tool(&format!("{}:{}", row.server, row.tool)) {
+            None => RequestedTool::Gone,
+            Some(tool) if tool.server.id.0 == row.server_id && **tool.shape.pin() == *row.pin => {
+                RequestedTool::Same
+            }
+            Some(_) => RequestedTool::Changed,
+        }
     }
 
     /// Returns whether a caller of the same tenant may see the request.

@@ -18,6 +18,7 @@ mod policy;
 mod policy_replay;
 mod provider;
 mod real_provider;
+mod requests;
 mod server_changes;
 mod server_forms;
 mod server_holders;

@@ -1,8 +1,13 @@
 //! `POST /policy/explain`: what the rules say of a call that is not made.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{put, set, zoo};
+use crate::support::{Stage, Tool, Upstream, settle, upstream};
+
+const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn every_step_is_told_in_order() {
@@ -63,4 +68,32 @@ async fn every_step_is_told_in_order() {
         assert_eq!(answer.json()["error"]["field"], field, "{answer:?}");
     }
     assert_eq!(upstream.counts().calls, 0, "nothing is run");
+}
+
+#[tokio::test]
+async fn a_definition_counts_as_changed_only_after_a_change() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    // quarantined, and approved as it is by the release: that is no change
+    let body = json!({"name": "zoo", "kind": "http", "url": upstream.url});
+    tenant.operator().await.post("/api/v1/servers", &body).await.expect(201);
+    tenant.platform.post("/api/v1/servers/zoo/unquarantine", &json!({})).await.expect(200);
+    let reasons = async || {
+        let asked = json!({"tool": "zoo:writer"});
+        let explained = tenant.platform.post("/api/v1/policy/explain", &asked).await;
+        if explained.status == 200 { explained.expect(200)["risk"]["reasons"].clone() } else { json!(null) }
+    };
+    settle(json!(["writes"]), SOON, reasons).await;
+    let offers = async |tools: Vec<Tool>| {
+        upstream.set_tools(tools);
+        tenant.platform.post("/api/v1/servers/zoo/refresh", &json!({})).await.expect(200);
+    };
+    // nor is its return
+    offers(vec![Tool::reads("reader")]).await;
+    offers(upstream::zoo()).await;
+    settle(json!(["writes"]), SOON, reasons).await;
+    let other = json!({"name": "writer", "description": "another one", "inputSchema": {"type": "object"}});
+    offers(vec![Tool::raw("writer", &other.to_string())]).await;
+    settle(json!(["changed", "writes"]), SOON, reasons).await;
 }

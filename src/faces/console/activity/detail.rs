@@ -57,7 +57,7 @@ struct RecordPage {
     groups: Vec<FactGroup>,
     /// Link to the permission request; `None` without one, and if the visitor may see none.
     permission: Option<String>,
-    /// Person who decided that request, and the way; `None` without a decision.
+    /// Person who decided that request, and the way, or else what its state means; `None` without a request, and if it cannot be read now.
     decision: Option<String>,
     /// Records about the same permission request, oldest first.
     steps: Vec<RecordLine>,
@@ -80,7 +80,7 @@ async fn record(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
     let row = visit.gateway().log.get_activity(visit.caller(), id).await?;
     let steps = steps(visit, &row).await?;
     let decision = match row.consent_id {
-        Some(id) => permissions::decision_of(visit, id).await,
+        Some(id) => permissions::outcome_of(visit, id).await,
         None => None,
     };
     let long = |text: &Option<String>| text.as_deref().map(LongText::of);
@@ -216,7 +216,10 @@ fn outcome(row: &ActivityRow) -> Vec<Fact> {
     let bytes = |bytes: Option<i64>| bytes.map(|bytes| format!("{bytes} bytes"));
     let facts = [
         fact("Code", row.error_code.as_deref()),
-        fact("Duration", time(row.duration_ms).as_deref()),
+        fact(
+            if row.wait_ms.is_some() { "Duration without the wait" } else { "Duration" },
+            time(row.duration_ms).as_deref(),
+        ),
         fact("In the server", time(row.upstream_ms).as_deref()),
         fact("Waiting for a person or in a queue", time(row.wait_ms).as_deref()),
         fact("Arguments", bytes(row.request_bytes).as_deref()),

@@ -10,7 +10,7 @@ use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::LongText;
-use crate::gateway::ConsentView;
+use crate::gateway::{ConsentView, RequestedTool};
 
 /// Button of a decision.
 pub(super) struct DecisionButton {
@@ -70,6 +70,8 @@ pub(super) struct RequestCard {
     pub(super) is_pending: bool,
     /// True if a remembered decision allows the tool all the same.
     pub(super) runs_by_grant: bool,
+    /// Reason why no answer lets the call run; `None` without one, and for a request that does not wait.
+    pub(super) stale: Option<&'static str>,
     /// Consequence of the state.
     pub(super) meaning: String,
     /// Person who decided, and the way; `None` without a decision.
@@ -136,9 +138,10 @@ impl RequestCard {
             you,
             created: Moment::new(row.created_at, visit.now()),
             expires,
-            state: row.state.as_str().replace('_', " "),
+            state: state_of(view),
             is_pending,
             runs_by_grant: false,
+            stale: stale(view.tool_now(caller)).filter(|_| is_pending),
             meaning: meaning(view, sees_records, |at| Moment::new(at, visit.now()).exact()),
             decided_by: decided(view),
             decided: row.decided_at.map(|at| Moment::new(at, visit.now())),
@@ -150,6 +153,19 @@ impl RequestCard {
                 ConsentDecision::CancelTurn,
                 ConsentDecision::AllowAlways,
             ]),
+        }
+    }
+}
+
+/// Returns the reason why a call of a tool does not run, whatever the answer; `None` if it may.
+fn stale(tool: RequestedTool) -> Option<&'static str> {
+    match tool {
+        RequestedTool::Same => None,
+        RequestedTool::Changed => Some(
+            "The definition of the tool has changed since the call asked: this call does not run, whoever allows it.",
+        ),
+        RequestedTool::Gone => {
+            Some("The tool is gone, or its server was removed: this call does not run, whoever allows it.")
         }
     }
 }
@@ -180,6 +196,11 @@ pub(super) fn too_late(visit: &PageVisit, view: &ConsentView) -> String {
         _ => "This request does not wait any more.".to_owned(),
     };
     format!("{was} Your decision changed nothing: {}.", view.meaning(exact))
+}
+
+/// Returns the state of a request in words.
+pub(in crate::faces::console) fn state_of(view: &ConsentView) -> String {
+    view.row.state.as_str().replace('_', " ")
 }
 
 /// Returns what was decided, by whom and by which way; `None` without a decision.

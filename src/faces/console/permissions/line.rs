@@ -1,6 +1,6 @@
 //! Permission request in a list of those that wait no more.
 
-use super::card::decided;
+use super::card::{decided, state_of};
 use crate::domain::consent::ConsentState;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::page_visit::PageVisit;
@@ -43,7 +43,7 @@ impl RequestLine {
             tool: format!("{}:{}", row.server, row.tool),
             owner: row.owner.clone(),
             key_name: key_name.cloned(),
-            state: row.state.as_str().replace('_', " "),
+            state: state_of(view),
             tone: tone(row.state.known()),
             decided_by: decided(view),
             decided: row.decided_at.map(|at| Moment::new(at, visit.now())),

@@ -10,6 +10,7 @@ use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::permissions;
+use crate::faces::console::text::LongText;
 use crate::gateway::{ConsentView, GatewayError};
 
 /// Permission request of the call.
@@ -20,6 +21,8 @@ pub(super) struct AskedShown {
     pub(super) tone: &'static str,
     /// Consequence, and what to do.
     pub(super) says: String,
+    /// Arguments of the call as its request has them, masked; `None` where the form has them.
+    pub(super) arguments: Option<LongText>,
     /// Comment of the person who decided; `None` without one.
     pub(super) comment: Option<String>,
     /// Link to the request.
@@ -50,7 +53,8 @@ impl AskedShown {
         if format!("{}:{}", view.row.server, view.row.tool) != tool {
             return Err(not_found);
         }
-        Ok(AskedShown::shown(visit, tool, &view))
+        let arguments = Some(LongText::of(&view.row.arguments));
+        Ok(AskedShown { arguments, ..AskedShown::shown(visit, tool, &view) })
     }
 
     fn shown(visit: &PageVisit, tool: &str, view: &ConsentView) -> AskedShown {
@@ -61,7 +65,9 @@ impl AskedShown {
         let decision = permissions::verdict(view);
         let (word, tone, says) = match state {
             Some(ConsentState::Pending) => {
+                let is_own = view.key() == visit.caller().key;
                 let who = match view.assurance {
+                    Assurance::Client if is_own => "whoever has another key with role approver or admin",
                     Assurance::Client => "an approver or admin",
                     Assurance::Approver => "another person with role approver or admin",
                 };
@@ -93,6 +99,7 @@ impl AskedShown {
             },
             tone,
             says,
+            arguments: None,
             comment: row.comment.clone(),
             href: permissions::href_of(row.id),
             records: format!("{}?consent_id={}", Section::Activity.href(), row.id),

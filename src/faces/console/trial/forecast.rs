@@ -58,9 +58,7 @@ impl Forecast {
         let (says, tone) = match ruling {
             Some(Ruling::Asked) => {
                 let who = match ask.map(|ask| ask.assurance) {
-                    Some(Assurance::Client) => {
-                        "an approver or admin, or the person at the agent's own client"
-                    }
+                    Some(Assurance::Client) => "whoever has another key with role approver or admin",
                     Some(Assurance::Approver) | None => "another person with role approver or admin",
                 };
                 notes.extend(ask.map(|ask| {

@@ -1,0 +1,183 @@
+//! Permission requests in lists, after ends of turns, beside remembered decisions, and about tools that are gone.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::markup::{assert_harmless, attributes};
+use super::permissions::{asked, asking, decision_of, path_of};
+use crate::support::{Stage, Tool, Visitor, settle, upstream};
+
+const SOON: Duration = Duration::from_secs(5);
+
+/// The links of the requests in a list, in its order.
+fn listed(page: &str) -> Vec<String> {
+    let table =
+        page.split("aria-label=\"Requests\"").nth(1).unwrap_or_default().split("</table>").next().unwrap();
+    attributes(table, "href")
+}
+
+#[tokio::test]
+async fn what_one_decided_is_listed_by_the_time_of_the_decision() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.key(&json!({"role": "agent", "owner": "robot", "name": "night run"})).await;
+    let visitor =
+        Visitor::with_key(&stage.gateway, &tenant.key(&json!({"role": "approver", "owner": "eva"})).await)
+            .await;
+    let other = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let mut ids = Vec::new();
+    for n in 0..4 {
+        ids.push(asked(&agent, &json!({"n": n})).await);
+    }
+    for (visitor, at, decision) in [
+        (&visitor, 2, "allow_once"),
+        (&other, 3, "reject_once"),
+        (&visitor, 0, "reject_once"),
+        (&visitor, 1, "allow_once"),
+    ] {
+        visitor.post(&decision_of(&ids[at]), &[("decision", decision)]).await.expect(303);
+    }
+    let page = visitor.get("/console/permissions?state=decided_by_me").await.text;
+    assert_eq!(listed(&page), [1, 0, 2].map(|at| path_of(&ids[at])), "the last decision comes first: {page}");
+    for part in [
+        "zoo:writer",
+        "robot",
+        "key night run",
+        "Allowed once: eva, over console",
+        "Denied: eva",
+        ">granted<",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("<article"), "a line each: {page}");
+    assert_harmless(&page);
+    // page by page it is the same
+    let (mut found, mut next) =
+        (Vec::new(), Some("/console/permissions?state=decided_by_me&limit=1".to_owned()));
+    while let Some(path) = next {
+        let page = visitor.get(&path).await;
+        page.expect(200);
+        found.extend(listed(&page.text));
+        let links = page.text.split("<a rel=\"next\"").nth(1).map(|rest| attributes(rest, "href"));
+        next = links.and_then(|links| links.into_iter().next());
+    }
+    assert_eq!(found, [1, 0, 2].map(|at| path_of(&ids[at])));
+    let any = visitor.get("/console/permissions?state=any").await.text;
+    assert_eq!(listed(&any), [3, 2, 1, 0].map(|at| path_of(&ids[at])), "by the time of the ask: {any}");
+}
+
+#[tokio::test]
+async fn the_end_of_a_turn_says_until_when_and_how_many_requests_ended() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        ids.push(asked(&agent, &json!({"n": n})).await);
+    }
+    // what another key asks is no part of the turn
+    let elsewhere = asked(&tenant.agent().await, &json!({})).await;
+    let end = async |id: &str| {
+        let done = visitor.post(&decision_of(id), &[("decision", "cancel_turn")]).await;
+        visitor.get(done.header("location")).await.text
+    };
+    let page = end(&ids[1]).await;
+    for says in ["2 other requests of the turn ended with it", "refused until 2"] {
+        assert!(page.contains(says), "{says}: {page}");
+    }
+    assert!(page.contains(&path_of(&elsewhere)), "{page}");
+    let ended = visitor.get(&path_of(&ids[0])).await.text;
+    assert!(ended.contains("its turn was ended: calls of it that ask are refused until 2"), "{ended}");
+    assert!(end(&elsewhere).await.contains("No other request of the turn was open"));
+}
+
+#[tokio::test]
+async fn the_page_of_a_refused_call_says_what_a_remembered_decision_does_to_it() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let decide = async |id: &str, decision: &str| {
+        visitor.post(&decision_of(id), &[("decision", decision)]).await.expect(303);
+    };
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        ids.push(asked(&agent, &json!({"n": n})).await);
+    }
+    decide(&ids[0], "reject_once").await;
+    let page = visitor.get(&path_of(&ids[0])).await.text;
+    assert!(page.contains("and asks again after that"), "{page}");
+    decide(&ids[1], "allow_always").await;
+    decide(&ids[2], "reject_once").await;
+    for (id, says) in [(&ids[0], "lets it run"), (&ids[2], "stays refused as long as that decision holds")] {
+        let page = visitor.get(&path_of(id)).await.text;
+        assert!(page.contains(says) && !page.contains("asks again after that"), "{says}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_page_names_the_requests_that_end_next() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let (agent, stranger) =
+        (tenant.key(&json!({"role": "agent", "owner": "robot"})).await, tenant.agent().await);
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let none = visitor.get("/console").await.text;
+    assert!(!none.contains("Requests that end next"), "{none}");
+    let mut ids = Vec::new();
+    for n in 0..6 {
+        ids.push(asked(&agent, &json!({"n": n})).await);
+    }
+    let page = visitor.get("/console").await.text;
+    let links = attributes(&page, "href");
+    let named = links.iter().filter(|link| link.contains("request=")).cloned().collect::<Vec<_>>();
+    assert_eq!(named, ids[..5].iter().map(|id| path_of(id)).collect::<Vec<_>>(), "{page}");
+    assert!(page.contains("asked by robot, ends <time"), "{page}");
+    assert_harmless(&page);
+    // agents see those of their own key
+    let own = Visitor::with_key(&stage.gateway, &stranger).await.get("/console").await.text;
+    assert!(!own.contains("request="), "{own}");
+}
+
+#[tokio::test]
+async fn a_card_says_when_no_answer_lets_its_call_run() {
+    let stage = Stage::start().await;
+    let (tenant, upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let id = asked(&agent, &json!({})).await;
+    let page = visitor.get(&path_of(&id)).await.text;
+    assert!(!page.contains("whoever allows it"), "{page}");
+    let changed = json!({"name": "writer", "description": "another one", "inputSchema": {"type": "object"}});
+    upstream.set_tools(vec![Tool::raw("writer", &changed.to_string())]);
+    tenant.platform.post("/api/v1/servers/zoo/refresh", &json!({})).await.expect(200);
+    let says = async |part: &str| visitor.get(&path_of(&id)).await.text.contains(part);
+    settle(true, SOON, || says("has changed since the call asked: this call does not run")).await;
+    tenant.platform.delete("/api/v1/servers/zoo").await.expect(204);
+    settle(true, SOON, || says("The tool is gone, or its server was removed")).await;
+}
+
+#[tokio::test]
+async fn the_record_of_a_call_says_what_became_of_its_request() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let id = asked(&tenant.agent().await, &json!({})).await;
+    let auditor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
+    let record = tenant.records(&format!("type=tool_call&consent_id={id}"), 1).await.remove(0);
+    let path = format!("/console/activity/{}", record["id"].as_str().unwrap());
+    let page = auditor.get(&path).await.text;
+    assert!(page.contains("pending: a person may answer until 2"), "{page}");
+    sqlx::query("update consent_requests set expires_at = now() - interval '1 second'")
+        .execute(&mut stage.database.connect().await)
+        .await
+        .unwrap();
+    let page = auditor.get(&path).await.text;
+    assert!(page.contains("timed out: nobody answered by 2"), "{page}");
+    let step = async || auditor.get(&path).await.text.contains("tone held\">success");
+    tenant.records(&format!("tool=consent.timed_out&consent_id={id}"), 1).await;
+    settle(true, SOON, step).await;
+    let none = auditor.get("/console/activity?status=pending").await.text;
+    assert!(attributes(&none, "href").contains(&"/console/activity?decision=asked".to_owned()), "{none}");
+}
