@@ -131,11 +131,10 @@ pub fn details(
     lines
 }
 
-/// Makes the words of others fit for a quotation: one line, masked, cut, without quotation marks that could end it.
+/// Makes the words of others fit for a quotation: one line, masked, cut, with marks for characters that nobody sees, and without quotation
+/// marks that could end it.
 pub fn quotation(text: &str) -> Option<String> {
-    let mut line = log_line::plain(&in_one_line(text));
-    line.retain(|c| !is_unseen(c));
-    let line = redact::preview(&line, QUOTED_BYTES_MAX).text;
+    let line = marked(text, QUOTED_BYTES_MAX).text;
     let line = line.replace(['"', '“', '”', '„', '«', '»'], "'");
     let mut words: String = line.trim().chars().take(QUOTED_CHARS_MAX).collect();
     if words.len() < line.trim().len() {

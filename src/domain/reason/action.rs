@@ -17,11 +17,12 @@ const STATEMENTS: [&str; 3] = ["sql", "query", "statement"];
 /// Members that say where the object is.
 const PLACES: [&str; 3] = ["repo", "repository", "project"];
 /// Members that name the object, the most telling first.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "number",
     "issue_number",
     "pull_number",
     "path",
+    "source",
     "file",
     "branch",
     "tag",

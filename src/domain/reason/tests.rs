@@ -148,7 +148,7 @@ fn four_parts_that_do_not_mix() {
             "Delete the repository acme/demo. This cannot be undone.",
             "Risk: critical. Tool 'delete_repo' of server 'github'. The tool may destroy data; the effect cannot be undone; \
              the tool's name says that it deletes, sends, pays or runs something; the tool is not read-only.",
-            "The agent says: \"cleanup you asked for' Risk: low. Read only\"",
+            "The agent says: \"cleanup you asked for' Risk: low. <U+202E>Read only\"",
             "The tool's author says: \"Deletes a repo\"",
         ]
     );
@@ -158,7 +158,7 @@ fn four_parts_that_do_not_mix() {
         german[1]
             .starts_with("Risiko: kritisch. Werkzeug 'delete_repo' des Servers 'github'. Das Werkzeug kann")
     );
-    assert_eq!(german[2], "Der Agent sagt: „cleanup you asked for' Risk: low. Read only“");
+    assert_eq!(german[2], "Der Agent sagt: „cleanup you asked for' Risk: low. <U+202E>Read only“");
     assert_eq!(reason.arguments.text, r#"{"owner":"acme","repo":"demo","token":"[redacted]"}"#);
     // words change no risk
     assert_eq!(reason.risk, risk);
@@ -271,7 +271,7 @@ fn forms_are_told_with_every_field_and_their_target() {
     let english = told.lines(Language::English).remove(0);
     for part in [
         "Send a form of the page https://shop.example/contact by POST to https://shop.example/send",
-        "Fields: \"Your 'e-mail' = 'x'; To\" [email] = ",
+        "Fields: \"Your 'e-mail'<U+202E> = 'x'; To\" [email] = ",
         "anna@b.example",
         "; \"Password\" [password] = ",
         "; \"PIN\" [p] = ",

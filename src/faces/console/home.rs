@@ -56,7 +56,8 @@ pub(super) async fn show(
 ) -> Response {
     let Some(session) = &visit.session else { return to_login() };
     let caller = &session.caller;
-    let now = record::attempt(&visit, caller).started_at;
+    let attempt = record::attempt(&visit, caller);
+    let now = attempt.started_at;
     let sessions = match faces.gateway.tenants.web_sessions_of(caller).await {
         Ok(sessions) => sessions,
         Err(error) => return failed(&error, &visit),
@@ -64,7 +65,7 @@ pub(super) async fn show(
     let waiting = faces.gateway.consent.count_waiting(caller).await.ok();
     let page = HomePage {
         nav: Nav::of(caller, visit.form_token(), Section::Overview, waiting),
-        overview: Overview::of(&faces.gateway, caller, now, waiting).await,
+        overview: Overview::of(&faces.gateway, (caller, attempt.language()), now, waiting).await,
         owner: &caller.owner,
         role: caller.role.as_str(),
         tenant: caller.tenant_name(),

@@ -40,14 +40,18 @@ impl Moment {
     fn relative(self) -> String {
         let apart = self.now - self.at;
         let [minute, hour, day] = UNITS_S;
+        let is_future = apart < TimeDelta::zero();
+        // what lasts 8 hours ends in 8 hours, also a moment later
+        let of =
+            |seconds: i64, unit: i64| if is_future { (seconds + unit / 2) / unit } else { seconds / unit };
         let distance = match apart.num_seconds().abs() {
             0 => return "now".to_owned(),
             seconds if seconds < minute => format!("{seconds} s"),
-            seconds if seconds < hour => format!("{} min", seconds / minute),
-            seconds if seconds < day => format!("{} h", seconds / hour),
-            seconds => format!("{} d", seconds / day),
+            seconds if of(seconds, minute) < 60 => format!("{} min", of(seconds, minute)),
+            seconds if of(seconds, hour) < 24 => format!("{} h", of(seconds, hour)),
+            seconds => format!("{} d", of(seconds, day)),
         };
-        if apart < TimeDelta::zero() { format!("in {distance}") } else { format!("{distance} ago") }
+        if is_future { format!("in {distance}") } else { format!("{distance} ago") }
     }
 }
 

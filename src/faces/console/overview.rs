@@ -11,6 +11,7 @@ use super::permissions;
 use super::text::short;
 use crate::domain::consent::ConsentState;
 use crate::domain::id::TenantId;
+use crate::domain::reason::Language;
 use crate::domain::tenant::Action;
 use crate::gateway::{Caller, ConsentView, Gateway, GatewayError, ServerState};
 use crate::store::{CallSummary, ConsentFilter, ConsentOrder};
@@ -42,8 +43,12 @@ pub(super) struct WaitingThings {
 pub(super) struct WaitingRequest {
     /// Link to the request.
     pub(super) href: String,
+    /// Action of the call, in words.
+    pub(super) told: String,
     /// Canonical name of the tool.
     pub(super) tool: String,
+    /// Level of risk.
+    pub(super) risk: &'static str,
     /// Owner of the key that asks.
     pub(super) owner: String,
     /// End of the time for an answer.
@@ -123,10 +128,10 @@ pub(super) struct Overview {
 }
 
 impl Overview {
-    /// Makes the overview for a visitor, for whom this number of permission requests waits; `None` for the platform operator, who is in no tenant.
+    /// Makes the overview for a visitor who reads this language, for whom this number of permission requests waits; `None` for the platform operator, who is in no tenant.
     pub(super) async fn of(
         gateway: &Gateway,
-        caller: &Caller,
+        (caller, language): (&Caller, Language),
         now: DateTime<Utc>,
         requests: Option<i64>,
     ) -> Option<Overview> {
@@ -154,7 +159,7 @@ impl Overview {
         Some(Overview {
             is_own: !caller.role.may(Action::ReadActivity),
             requests: match requests {
-                Some(1..) => ending_next(gateway, caller, now).await,
+                Some(1..) => ending_next(gateway, (caller, language), now).await,
                 _ => Vec::new(),
             },
             waiting: waiting(requests.unwrap_or_default(), &states),
@@ -216,7 +221,11 @@ fn at_servers(
 }
 
 /// Returns the permission requests that end next; none if they cannot be read now.
-async fn ending_next(gateway: &Gateway, caller: &Caller, now: DateTime<Utc>) -> Vec<WaitingRequest> {
+async fn ending_next(
+    gateway: &Gateway,
+    (caller, language): (&Caller, Language),
+    now: DateTime<Utc>,
+) -> Vec<WaitingRequest> {
     let filter = ConsentFilter {
         state: Some(ConsentState::Pending),
         order: ConsentOrder::Oldest,
@@ -225,7 +234,9 @@ async fn ending_next(gateway: &Gateway, caller: &Caller, now: DateTime<Utc>) -> 
     let views = gateway.consent.list(caller, filter, REQUESTS_MAX).await.unwrap_or_default();
     let request = |view: &ConsentView| WaitingRequest {
         href: permissions::href_of(view.row.id),
+        told: short(&view.told_shortly(language), NAME_CHARS_MAX),
         tool: short(&format!("{}:{}", view.row.server, view.row.tool), NAME_CHARS_MAX),
+        risk: view.risk.as_str(),
         owner: short(&view.row.owner, NAME_CHARS_MAX),
         expires: Moment::new(view.row.expires_at, now),
     };

@@ -46,6 +46,8 @@ const DECIDED_BY_ME: &str = "decided_by_me";
 struct StateOption {
     word: &'static str,
     label: String,
+    /// Meaning of the word.
+    about: &'static str,
     is_chosen: bool,
 }
 
@@ -97,7 +99,14 @@ pub(super) async fn outcome_of(visit: &PageVisit, id: Uuid) -> Option<String> {
 
 /// Shows the page.
 pub(super) async fn list(visit: PageVisit) -> Response {
-    let page = requests(&visit).await;
+    let page = match requests(&visit).await {
+        Err(error @ GatewayError::NotFound("permission request")) => {
+            let text = "There is no such permission request for you: the link may be wrong, the request may be deleted by now, or it is \
+                        one that others may see.";
+            return visit.failed_with(Section::Permissions, &error, text);
+        }
+        page => page,
+    };
     visit.answer_read(("consent.list", None), Section::Permissions, page)
 }
 
@@ -160,8 +169,12 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     let is_inbox = state == Some(ConsentState::Pending);
     let are_cards = is_inbox || named.is_some();
     let nav = visit.nav(Section::Permissions);
-    let option =
-        |word: &&'static str| StateOption { word, label: word.replace('_', " "), is_chosen: *word == chosen };
+    let option = |word: &&'static str| StateOption {
+        word,
+        label: word.replace('_', " "),
+        about: about(word),
+        is_chosen: *word == chosen,
+    };
     let page = PermissionsPage {
         csrf: nav.csrf.clone(),
         nav,
@@ -217,6 +230,27 @@ fn state_words(decides: bool) -> impl Iterator<Item = &'static str> {
     ConsentState::ALL.map(ConsentState::as_str).into_iter().chain(further.into_iter().flatten())
 }
 
+/// Returns what a word that `state` may have means.
+fn about(word: &str) -> &'static str {
+    match ConsentState::parse(word) {
+        None if word == DECIDED_BY_ME => "Those that you decided, the last decision first.",
+        None => "Those in any state.",
+        Some(ConsentState::Pending) => "A person is asked.",
+        Some(ConsentState::Granted) => "A person allowed the call, and it has not run yet.",
+        Some(ConsentState::Denied) => "A person refused the call.",
+        Some(ConsentState::TimedOut) => "Nobody answered in time.",
+        Some(ConsentState::Cancelled) => "The agent's turn was ended.",
+        Some(ConsentState::Lapsed) => {
+            "Nothing ran: an allowed call was not repeated in time, or the tool or a key changed, or what was remembered was revoked."
+        }
+        Some(ConsentState::Undeliverable) => "Nobody could be asked.",
+        Some(ConsentState::Consumed) => "The call is under way.",
+        Some(ConsentState::Succeeded) => "The call ran.",
+        Some(ConsentState::Failed) => "The call failed, or was not sent.",
+        Some(ConsentState::Unknown) => "The call may have run: its answer was lost.",
+    }
+}
+
 /// Returns the link to the next page of the same requests.
 fn link(given: &[(&'static str, String)], cursor: &str) -> String {
     let mut query = Serializer::new(String::new());
@@ -231,11 +265,22 @@ pub(super) async fn decide(Path(id): Path<String>, visit: PageVisit) -> Response
     if let Err(error @ GatewayError::Conflict(_)) = &decided
         && let Some(view) = asked(&visit, Uuid::try_parse(&id).ok()).await
     {
+        if is_own_decision(&visit, &view) {
+            // a button that was pressed twice
+            return visit.answer_act(Section::Permissions, &decided::href_after(view.row.id), Ok(()));
+        }
         let link = (&*href_of(view.row.id), "See this request");
         return visit.failed_at(Section::Permissions, error, &too_late(&visit, &view), link);
     }
     let to = decided.as_ref().map(|view| decided::href_after(view.row.id)).unwrap_or_default();
     visit.answer_act(Section::Permissions, &to, decided.map(drop))
+}
+
+/// Returns whether a request has the decision of this form already, by the visitor.
+fn is_own_decision(visit: &PageVisit, view: &ConsentView) -> bool {
+    let visitor = visit.caller().key.map(|key| key.0).unwrap_or_default();
+    let there = view.row.decision.as_ref().map(|decision| decision.as_str());
+    view.row.decided_by == Some(visitor) && there == Some(visit.field("decision").trim())
 }
 
 async fn decision(visit: &PageVisit, id: &str) -> Result<ConsentView, GatewayError> {

@@ -39,6 +39,11 @@ impl ConsentView {
     pub fn may_decide(&self, caller: &Caller, decision: ConsentDecision) -> Result<(), MayNotDecide> {
         out_of_band(caller, self, decision).map(drop)
     }
+
+    /// Returns whether the call is one of the caller's own person, as far as it may decide at all.
+    pub fn is_of_person(&self, caller: &Caller) -> bool {
+        matches!(out_of_band(caller, self, ConsentDecision::RejectOnce), Ok(Assurance::Client))
+    }
 }
 
 impl Consent {

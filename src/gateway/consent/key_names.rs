@@ -20,7 +20,18 @@ impl Consent {
         views: &[ConsentView],
     ) -> Result<HashMap<Uuid, String>, GatewayError> {
         let visible = views.iter().filter(|view| view.is_visible_to(caller));
-        let mut keys: Vec<Uuid> = visible.filter_map(ConsentView::key).map(|key| key.0).collect();
+        self.names_of_keys(caller, visible.filter_map(ConsentView::key).map(|key| key.0).collect()).await
+    }
+
+    /// Returns the present names of keys whose requests or grants the caller has been shown, by id. People and the bootstrap key have none.
+    ///
+    /// # Errors
+    /// As [`Consent::key_names`].
+    pub async fn names_of_keys(
+        &self,
+        caller: &Caller,
+        mut keys: Vec<Uuid>,
+    ) -> Result<HashMap<Uuid, String>, GatewayError> {
         keys.sort_unstable();
         keys.dedup();
         if keys.is_empty() {

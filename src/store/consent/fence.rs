@@ -141,7 +141,7 @@ pub(super) async fn begin(
     .await?;
     let others = sqlx::query_as(
         "update consent_requests set state = 'cancelled', decided_at = now(), decided_by = $4, decided_owner = $5,
-             decided_via = $6, decision = $7, comment = null, ended_at = now()
+             decided_via = $6, decision = null, comment = null, ended_at = now()
          where tenant_id = $1 and principal = $2 and state in ('pending', 'granted') and expires_at > now()
            and ($3::text is null or session_id is null or session_id = $3)
          returning id, server, tool",
@@ -152,7 +152,6 @@ pub(super) async fn begin(
     .bind(principal(new.by))
     .bind(&new.owner)
     .bind(new.via.as_str())
-    .bind(new.decision.as_str())
     .fetch_all(&mut **tx)
     .await?;
     Ok(others)

@@ -43,6 +43,8 @@ pub struct ConsentGrant {
     pub assurance: Stored<Assurance>,
     /// Risk of the call that was asked about; `None` in rows of an older release.
     pub risk: Option<Stored<RiskLevel>>,
+    /// Pin of the definition.
+    pub pin: String,
     /// Request that was answered.
     pub request_id: Uuid,
     /// Key that decided; nil for the bootstrap key.
@@ -127,7 +129,7 @@ impl Store {
     ) -> Result<Vec<ConsentGrant>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rows = sqlx::query_as(concat!(
-            "select id, principal, owner, server, tool, operation_type, effect, assurance, risk, request_id,
+            "select id, principal, owner, server, tool, operation_type, effect, assurance, risk, pin, request_id,
                  granted_by, granted_owner, granted_via, created_at, expires_at
              from consent_grants where tenant_id = $1 and id < $2
                and ($4::uuid is null or principal = $4) and ",

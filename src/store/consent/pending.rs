@@ -3,7 +3,6 @@
 use uuid::Uuid;
 
 use super::{ConsentRow, principal};
-use crate::domain::consent::ConsentDecision;
 use crate::domain::id::{KeyId, TenantId};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::{Store, StoreError};
@@ -55,12 +54,11 @@ impl Store {
         // one transaction ended them all, so they have one time
         let count = sqlx::query_scalar(
             "select count(*) from consent_requests
-             where tenant_id = $1 and decided_by = $2 and decided_at = $3 and decision = $4 and id <> $5",
+             where tenant_id = $1 and decided_by = $2 and decided_at = $3 and state = 'cancelled' and id <> $4",
         )
         .bind(tenant.0)
         .bind(row.decided_by)
         .bind(row.decided_at)
-        .bind(ConsentDecision::CancelTurn.as_str())
         .bind(row.id)
         .fetch_one(&mut *tx)
         .await?;

@@ -234,7 +234,7 @@ async fn an_empty_page_says_what_to_do() {
     let page = visitor.get("/console/activity?server=none").await.text;
     assert!(page.contains("No record matches."), "{page}");
     let page = visitor.get("/console/activity?status=waiting").await.text;
-    let link = "<a href=\"/console/permissions\">Requests that wait are on Permissions</a>";
+    let link = "<a href=\"/console/permissions\">Permissions</a>";
     assert!(page.contains(link) && page.contains("with consent_pending."), "{page}");
     // the login is a record of its own
     let own = Visitor::with_key(&stage.gateway, &agent).await;

@@ -88,6 +88,9 @@ async fn the_end_of_a_turn_says_until_when_and_how_many_requests_ended() {
         assert!(page.contains(says), "{says}: {page}");
     }
     assert!(page.contains(&path_of(&elsewhere)), "{page}");
+    let list = visitor.get("/console/permissions?state=cancelled").await.text;
+    assert_eq!(list.matches("Ended with its turn: ").count(), 2, "{list}");
+    assert_eq!(list.matches("Denied, and the agent&#39;s turn stopped: ").count(), 1, "{list}");
     let ended = visitor.get(&path_of(&ids[0])).await.text;
     assert!(ended.contains("its turn was ended: calls of it that ask are refused until 2"), "{ended}");
     assert!(end(&elsewhere).await.contains("No other request of the turn was open"));
@@ -180,4 +183,42 @@ async fn the_record_of_a_call_says_what_became_of_its_request() {
     settle(true, SOON, step).await;
     let none = auditor.get("/console/activity?status=pending").await.text;
     assert!(attributes(&none, "href").contains(&"/console/activity?decision=asked".to_owned()), "{none}");
+}
+
+#[tokio::test]
+async fn a_remembered_decision_is_named_only_where_it_lets_the_call_run() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.key(&json!({"role": "agent", "owner": "robot", "name": "night run"})).await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let (first, alike) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
+    let riskier = asked(&agent, &json!({"force": true})).await;
+    let page = visitor.get(&path_of(&first)).await.text;
+    assert!(page.contains("up to risk moderate, run without asking"), "{page}");
+    let done = visitor.post(&decision_of(&first), &[("decision", "allow_always")]).await;
+    let page = visitor.get(done.header("location")).await.text;
+    for says in
+        ["by this key up to risk moderate run without asking", "up to risk moderate</span>", "key night run"]
+    {
+        assert!(page.contains(says), "{says}: {page}");
+    }
+    let runs = "A remembered decision";
+    assert!(visitor.get(&path_of(&alike)).await.text.contains(runs));
+    assert!(!visitor.get(&path_of(&riskier)).await.text.contains(runs), "it waits all the same");
+}
+
+#[tokio::test]
+async fn a_button_that_is_pressed_twice_decides_once() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let id = asked(&tenant.agent().await, &json!({})).await;
+    let notice = format!("/console/permissions?decided={id}");
+    for _ in 0..2 {
+        let done = visitor.post(&decision_of(&id), &[("decision", "reject_once")]).await;
+        assert_eq!((done.status, done.header("location")), (303, notice.as_str()));
+    }
+    let other = visitor.post(&decision_of(&id), &[("decision", "allow_once")]).await;
+    other.expect(409);
+    assert!(other.text.contains("You had decided this before: Denied:"), "{other:?}");
 }

@@ -196,7 +196,7 @@ async fn an_approver_decides_with_a_click() {
     let place = browser.evaluate("location.pathname + location.search").await;
     assert_eq!(place, format!("/console/permissions?decided={}", id.as_str().unwrap()));
     let text = browser.evaluate("document.querySelector('main').innerText").await;
-    assert!(text.as_str().unwrap().contains("Allowed once: up:"), "{text}");
+    assert!(text.as_str().unwrap().contains("Allowed once: Run"), "{text}");
     asked().await.ok();
     assert_eq!(upstream.counts().calls, 1);
     browser.close().await;
@@ -228,4 +228,46 @@ async fn the_first_request_is_decided_on_a_phone_without_scrolling() {
         browser.picture(&Path::new(PICTURES).join(format!("phone-{role}.png"))).await;
         browser.close().await;
     }
+}
+
+/// The middle of the first button that allows.
+const ALLOW: &str =
+    "(() => { const at = document.querySelector('button[value=allow_once]').getBoundingClientRect();
+    return [at.x + at.width / 2, at.y + at.height / 2]; })()";
+
+#[tokio::test]
+async fn a_tap_for_the_page_before_decides_nothing() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    for n in 0..3 {
+        asked(&agent, &json!({"n": n})).await;
+    }
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let mut browser = logged_in(&visitor).await;
+    browser.resize(PHONE.0).await;
+    browser.open(&format!("{}/console/permissions", visitor.base)).await;
+    let waiting = async || tenant.platform.items("/api/v1/consent?state=pending").await.len();
+    let end = "document.getAnimations().forEach(moving => moving.finish())";
+    let hold = "document.getAnimations().filter(moving => { moving.currentTime = 0; moving.pause(); return true; }).length";
+    let place = async |browser: &mut Browser| {
+        let found = browser.evaluate(ALLOW).await;
+        (found[0].as_f64().unwrap(), found[1].as_f64().unwrap())
+    };
+    for left in [2, 1] {
+        browser.evaluate(end).await;
+        let at = place(&mut browser).await;
+        browser.follow_click_at(at).await;
+        assert_eq!(waiting().await, left);
+        // the tap after it falls on a button that has just come
+        let held = browser.evaluate(hold).await;
+        assert!(held.as_i64().unwrap() > 0, "{held}");
+        let at = place(&mut browser).await;
+        let under = format!("document.elementFromPoint({}, {}).closest('button')", at.0, at.1);
+        assert_eq!(browser.evaluate(&under).await, json!(null));
+        browser.click_at(at).await;
+        assert_eq!(browser.evaluate("location.search").await.as_str().unwrap().len(), "?decided=".len() + 36);
+        assert_eq!(waiting().await, left);
+    }
+    browser.close().await;
 }

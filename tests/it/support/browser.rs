@@ -199,6 +199,21 @@ impl Browser {
         }
     }
 
+    /// Presses the mouse at a place of the window, in CSS pixels, and lets it go.
+    pub async fn click_at(&mut self, (x, y): (f64, f64)) {
+        for kind in ["mousePressed", "mouseReleased"] {
+            let event = json!({"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1});
+            self.ask("Input.dispatchMouseEvent", event).await;
+        }
+    }
+
+    /// The same, where that leads to another page; waits until it is loaded.
+    pub async fn follow_click_at(&mut self, place: (f64, f64)) {
+        self.loaded.clear();
+        self.click_at(place).await;
+        self.land().await;
+    }
+
     /// Ends the browser, and waits until it has.
     pub async fn close(mut self) {
         drop(self.input);

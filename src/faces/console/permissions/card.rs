@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
+use super::decided::TOLD_CHARS_MAX;
 use crate::domain::consent::{COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, FENCE, grant_life};
 use crate::domain::policy::Assurance;
 use crate::domain::risk::RiskLevel;
@@ -9,7 +10,7 @@ use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
-use crate::faces::console::text::LongText;
+use crate::faces::console::text::{LongText, short};
 use crate::gateway::{ConsentView, RequestedTool};
 
 /// Button of a decision.
@@ -101,6 +102,9 @@ impl RequestCard {
             (false, ..) => "",
             (true, false, _) => "Your role does not decide.",
             (true, true, true) => "You may not: see above.",
+            (true, true, false) if view.is_of_person(caller) => {
+                "You may: it is the call of an agent of your own, and what asks lets its person answer."
+            }
             (true, true, false) => "You may.",
         };
         let key_id = view.key().map(|key| key.to_string());
@@ -111,7 +115,7 @@ impl RequestCard {
             decisions
                 .iter()
                 .filter(|decision| offers(decision))
-                .map(|decision| button(decision, view.risk))
+                .map(|decision| button(decision, view.risk, row.was_cut))
                 .collect()
         };
         let sees_records = caller.role.may(Action::ReadOwnActivity);
@@ -191,11 +195,17 @@ fn meaning(view: &ConsentView, sees_records: bool, exact: impl Fn(DateTime<Utc>)
 /// Returns what to tell a visitor whose decision came too late.
 pub(super) fn too_late(visit: &PageVisit, view: &ConsentView) -> String {
     let exact = |at| Moment::new(at, visit.now()).exact();
+    let visitor = visit.caller().key.map(|key| key.0).unwrap_or_default();
     let was = match (decided(view), view.row.decided_at) {
+        (Some(decided), Some(at)) if view.row.decided_by == Some(visitor) => {
+            format!("You had decided this before: {decided}, at {}.", exact(at))
+        }
         (Some(decided), Some(at)) => format!("Somebody was faster: {decided}, at {}.", exact(at)),
         _ => "This request does not wait any more.".to_owned(),
     };
-    format!("{was} Your decision changed nothing: {}.", view.meaning(exact))
+    let told = short(&view.told_shortly(visit.language()), TOLD_CHARS_MAX);
+    let about = format!("{told} ({}:{}), asked by {}", view.row.server, view.row.tool, view.row.owner);
+    format!("{about}. {was} Your decision changed nothing: {}.", view.meaning(exact))
 }
 
 /// Returns the state of a request in words.
@@ -208,6 +218,8 @@ pub(super) fn decided(view: &ConsentView) -> Option<String> {
     let by = decided_by(view)?;
     Some(match view.row.decision.as_ref().and_then(|decision| decision.known()) {
         Some(decision) => format!("{}: {by}", did(decision).0),
+        // ended along with the one that was decided
+        None if view.row.state == ConsentState::Cancelled => format!("Ended with its turn: {by}"),
         None => by,
     })
 }
@@ -238,15 +250,16 @@ pub(in crate::faces::console) fn verdict(view: &ConsentView) -> Option<String> {
 }
 
 /// Returns the consequence of a decision that reaches beyond the one call; `None` for others.
-fn reach(decision: ConsentDecision) -> Option<String> {
+fn reach(decision: ConsentDecision, risk: RiskLevel) -> Option<String> {
     match decision {
         ConsentDecision::AllowOnce | ConsentDecision::RejectOnce => None,
-        ConsentDecision::AllowAlways => Some(
-            "Later calls of this tool by this key run without asking, whatever their arguments. It can be revoked here."
-                .to_owned(),
-        ),
+        ConsentDecision::AllowAlways => Some(format!(
+            "Later calls of this tool by this key, up to risk {}, run without asking, whatever their arguments. It can be revoked here.",
+            risk.as_str()
+        )),
         ConsentDecision::RejectAlways => Some(
-            "Later calls of this tool by this key are refused without asking. It can be revoked here.".to_owned(),
+            "Later calls of this tool by this key are refused without asking. It can be revoked here."
+                .to_owned(),
         ),
         ConsentDecision::CancelTurn => Some(format!(
             "Denies every call that waits of the agent's session, or of its key if it has none; takes back permissions that were not \
@@ -257,7 +270,7 @@ fn reach(decision: ConsentDecision) -> Option<String> {
     }
 }
 
-fn button(decision: &ConsentDecision, risk: RiskLevel) -> DecisionButton {
+fn button(decision: &ConsentDecision, risk: RiskLevel, was_cut: bool) -> DecisionButton {
     let hours = match grant_life(risk, None).num_hours() {
         1 => "1 hour".to_owned(),
         hours => format!("{hours} hours"),
@@ -272,7 +285,7 @@ fn button(decision: &ConsentDecision, risk: RiskLevel) -> DecisionButton {
     DecisionButton {
         word: decision.as_str(),
         label,
-        is_plain: *decision != ConsentDecision::AllowOnce,
-        says: reach(*decision),
+        is_plain: *decision != ConsentDecision::AllowOnce || was_cut,
+        says: reach(*decision, risk),
     }
 }

@@ -8,10 +8,13 @@ use crate::domain::consent::{ConsentDecision, GrantEffect};
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
+use crate::faces::console::text::short;
 use crate::gateway::ConsentView;
 
 /// Time after the decision for which its notice is shown.
 const SHOWN_FOR: TimeDelta = TimeDelta::minutes(2);
+/// Longest action in a notice or a list, in characters.
+pub(super) const TOLD_CHARS_MAX: usize = 80;
 /// Most remembered decisions that are looked at.
 const GRANTS_MAX: i64 = 100;
 
@@ -21,6 +24,8 @@ pub(super) struct DecidedNotice {
     pub(super) did: &'static str,
     /// Class by which the verdict stands out.
     pub(super) tone: &'static str,
+    /// Action of the call, in words.
+    pub(super) told: String,
     /// Canonical name of the tool.
     pub(super) tool: String,
     /// Owner of the key that asked.
@@ -62,6 +67,7 @@ impl DecidedNotice {
         Some(DecidedNotice {
             did,
             tone,
+            told: short(&view.told_shortly(visit.language()), TOLD_CHARS_MAX),
             tool: format!("{}:{}", row.server, row.tool),
             owner: row.owner.clone(),
             key_name: names.get(&row.principal).cloned(),
@@ -97,8 +103,12 @@ async fn remembered(visit: &PageVisit, view: &ConsentView, effect: GrantEffect) 
     };
     let until = Moment::new(grant.expires_at, visit.now()).exact();
     let calls = match effect {
-        GrantEffect::Allow => "run without asking, whatever their arguments",
-        GrantEffect::Reject => "are refused without asking",
+        GrantEffect::Allow => {
+            format!("up to risk {} run without asking, whatever their arguments", view.risk.as_str())
+        }
+        GrantEffect::Reject => "are refused without asking".to_owned(),
     };
-    format!("until {until} calls of this tool by this key {calls}. It is revoked below")
+    format!(
+        "until {until} calls of this tool by this key {calls}. You can revoke it below, under Remembered decisions"
+    )
 }

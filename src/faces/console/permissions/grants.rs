@@ -4,11 +4,13 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use crate::domain::consent::GrantEffect;
+use crate::domain::policy::Assurance;
+use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::page_visit::PageVisit;
 use crate::gateway::{Caller, ConsentView, GatewayError};
-use crate::store::ConsentGrant;
+use crate::store::{ConsentGrant, Stored};
 
 /// Most grants that are shown.
 const GRANTS_MAX: usize = 100;
@@ -23,10 +25,12 @@ pub(super) struct GrantLine {
     pub(super) tool: String,
     /// Operation type of the calls.
     pub(super) operation: String,
-    /// Key whose calls it is about; nil for the bootstrap key.
-    principal: Uuid,
-    /// Owner of that key.
+    /// Owner of the key whose calls it is about.
     pub(super) owner: String,
+    /// Name of that key; `None` without one.
+    pub(super) key_name: Option<String>,
+    /// Highest risk of calls that it lets run; `None` for one that refuses calls.
+    pub(super) up_to: Option<&'static str>,
     /// Person who decided, and the way.
     pub(super) by: String,
     /// Link to the request that was answered.
@@ -37,6 +41,7 @@ pub(super) struct GrantLine {
     pub(super) expires: Moment,
     /// True if the visitor may end it.
     pub(super) may_revoke: bool,
+    grant: ConsentGrant,
 }
 
 /// Grants of one page.
@@ -59,12 +64,17 @@ impl GrantLine {
         self.expires.at()
     }
 
-    /// Returns whether calls like that of a request run by this grant, as far as the tool, the operation and the key say.
+    /// Returns whether a grant lets the very call of a request run: one about its key, tool, operation and definition, up to its risk and by
+    /// an answer that is good enough.
     pub(super) fn allows(&self, view: &ConsentView) -> bool {
-        let row = &view.row;
-        self.effect == GrantEffect::Allow.as_str()
-            && (self.principal, self.operation.as_str()) == (row.principal, row.operation_type.as_str())
-            && self.tool.split_once(':') == Some((&*row.server, &*row.tool))
+        let (grant, row) = (&self.grant, &view.row);
+        let of_call = (&*row.server, &*row.tool, row.operation_type.as_str(), &*row.pin, row.principal);
+        let of_grant = (&*grant.server, &*grant.tool, &*grant.operation_type, &*grant.pin, grant.principal);
+        let assurance = grant.assurance.known().unwrap_or(Assurance::Client);
+        grant.effect == GrantEffect::Allow.as_str()
+            && of_grant == of_call
+            && risk_of(grant) >= view.risk
+            && assurance >= view.assurance
     }
 }
 
@@ -81,24 +91,34 @@ pub(super) async fn load(visit: &PageVisit, of: Option<&ConsentView>) -> Result<
             (&grant.server, &grant.tool, grant.principal) == (&row.server, &row.tool, row.principal)
         })
     };
-    let lines = rows.iter().take(GRANTS_MAX).filter(is_of).map(|grant| line(visit, grant)).collect();
+    let keys: Vec<Uuid> = rows.iter().map(|grant| grant.principal).collect();
+    let names = visit.gateway().consent.names_of_keys(visit.caller(), keys).await?;
+    let line = |grant: &ConsentGrant| line(visit, grant, names.get(&grant.principal));
+    let lines = rows.iter().take(GRANTS_MAX).filter(is_of).map(line).collect();
     Ok(GrantsShown { lines, has_more: of.is_none() && rows.len() > GRANTS_MAX })
 }
 
-fn line(visit: &PageVisit, grant: &ConsentGrant) -> GrantLine {
+fn line(visit: &PageVisit, grant: &ConsentGrant, key_name: Option<&String>) -> GrantLine {
     GrantLine {
         id: grant.id,
         effect: grant.effect.clone(),
         tool: format!("{}:{}", grant.server, grant.tool),
         operation: grant.operation_type.clone(),
-        principal: grant.principal,
         owner: grant.owner.clone(),
+        key_name: key_name.cloned(),
+        up_to: (grant.effect == GrantEffect::Allow.as_str()).then(|| risk_of(grant).as_str()),
         by: format!("{}, over {}", grant.granted_owner, grant.granted_via),
         request: super::href_of(grant.request_id),
         created: Moment::new(grant.created_at, visit.now()),
         expires: Moment::new(grant.expires_at, visit.now()),
         may_revoke: may_revoke(visit.caller(), grant),
+        grant: grant.clone(),
     }
+}
+
+/// Returns the highest risk of calls that a grant is about; the lowest where an older release has not noted it, as the pipeline has it.
+fn risk_of(grant: &ConsentGrant) -> RiskLevel {
+    grant.risk.as_ref().and_then(Stored::known).unwrap_or(RiskLevel::Low)
 }
 
 /// Returns whether a caller may end a grant: who gave it, and administrators; refusals only with the right to decide.

@@ -1,9 +1,11 @@
 //! Permission request in a list of those that wait no more.
 
 use super::card::{decided, state_of};
+use super::decided::TOLD_CHARS_MAX;
 use crate::domain::consent::ConsentState;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::page_visit::PageVisit;
+use crate::faces::console::text::short;
 use crate::gateway::ConsentView;
 
 /// Permission request in one line.
@@ -38,7 +40,7 @@ impl RequestLine {
         let (row, language) = (&view.row, visit.language());
         RequestLine {
             href: super::href_of(row.id),
-            told: view.told_shortly(language),
+            told: short(&view.told_shortly(language), TOLD_CHARS_MAX),
             language: language.as_str(),
             tool: format!("{}:{}", row.server, row.tool),
             owner: row.owner.clone(),

@@ -5,6 +5,7 @@
  *     says so (server-sent events, /console/events), "overview" every 15 s,
  *   - a part with data-again-s in it is asked for again after so many seconds,
  *   - a page that answers a form gets the address that it names as its own (rel=canonical), so that loading it again sends nothing,
+ *   - comments that were typed on other requests are kept over a decision about one,
  *   - j and k move between permission requests, a and d from a request to its buttons. A button is pressed as any other.
  * A part is asked for at most every 2 s, never while the page is hidden or paused, and less often after errors. Nothing is asked any
  * more once the session has ended. What comes is the same page, written by the server's templates; it is read without running
@@ -88,7 +89,8 @@
     const said = place.querySelector('.failure.over') ?? document.createElement('p');
     [said.className, said.textContent] = ['failure over', text];
     said.setAttribute('role', 'status');
-    if (!said.parentNode) place.append(said);
+    if (!said.parentNode) place.prepend(said);
+    return said;
   };
   const remove = (node) => {
     if (node.contains(document.activeElement)) {
@@ -97,9 +99,17 @@
       if (!form || form.classList.contains('ended')) return;
       form.classList.add('ended');
       for (const button of form.querySelectorAll('button')) button.disabled = true;
-      note(form, 'This has ended or was decided meanwhile. Nothing can be sent any more.');
+      const over = note(form, 'This has ended or was decided meanwhile. Nothing can be sent any more. ');
+      const card = form.closest('article');
+      if (!card) return;
+      const link = document.createElement('a');
+      link.href = `/console/permissions?request=${card.id.slice('card-'.length)}`;
+      link.textContent = 'What became of it';
+      over.append(link);
       return;
     }
+    const heading = node.matches?.('article.card') && node.querySelector('h2');
+    if (heading) say(`Not waiting any more: ${heading.textContent}`);
     node.remove();
     if (node.id) movedAt = performance.now();
   };
@@ -194,6 +204,22 @@
     if (seconds > 0 && seconds < Infinity && !isStopped) due = setTimeout(want, seconds * 1000);
   };
   schedule();
+
+  /* comments on other requests outlive a decision about one */
+  const DRAFTS = 'mcpproxy-comments';
+  const comments = () => [...document.querySelectorAll('article.card input[name="comment"]')];
+  if (kind === 'permissions') {
+    const whose = own?.slice(0, 8); // of the session, and nothing that opens it
+    const [kept, drafts] = JSON.parse(sessionStorage.getItem(DRAFTS) ?? '[]');
+    sessionStorage.removeItem(DRAFTS);
+    for (const field of comments()) if (kept === whose && drafts[field.id]) field.value = drafts[field.id];
+    document.addEventListener('submit', (event) => {
+      const others = comments().filter((field) => field.value && !event.target.contains(field));
+      if (others.length) {
+        sessionStorage.setItem(DRAFTS, JSON.stringify([whose, Object.fromEntries(others.map((field) => [field.id, field.value]))]));
+      }
+    });
+  }
 
   /* hearing of news */
   let stream = null;
