@@ -2,10 +2,12 @@
 
 mod acts;
 mod one;
+mod revocation;
 mod setup;
 
 pub(super) use self::acts::{create, on_key};
 pub(super) use self::one::show;
+pub(super) use self::revocation::show_part;
 
 use askama::Template;
 use axum::response::Response;
@@ -70,9 +72,12 @@ impl KeysPage {
 
 /// Fault of the form that makes a key.
 struct KeyFault {
+    status: StatusCode,
     /// Name of the field that the fault is about; empty for none.
     field: String,
     says: String,
+    /// True if the text alone says what to do.
+    says_it_all: bool,
 }
 
 /// Content of the form that makes a key, to be shown again.
@@ -91,6 +96,12 @@ impl TypedKey {
             ["role", "name", "owner", "expires_in_days"].map(|name| visit.field(name).trim().to_owned());
         TypedKey { role, name, owner, days }
     }
+
+    /// Returns whether a key has the role, the name and the owner that were typed.
+    fn is_of(&self, key: &ApiKey) -> bool {
+        let name = if self.name.is_empty() { &self.role } else { &self.name };
+        (&*self.role, name, &self.owner) == (key.role.as_str(), &key.name, &key.owner)
+    }
 }
 
 impl KeyFault {
@@ -99,12 +110,17 @@ impl KeyFault {
             GatewayError::Invalid { field: Some(field), .. } => field.clone(),
             _ => String::new(),
         };
-        KeyFault { field, says: error.to_string() }
+        KeyFault { status: status_of(error).0, field, says: error.to_string(), says_it_all: false }
+    }
+
+    /// Creates the fault of a form that is fine, and has to be sent once more: the page has a new one-time text.
+    fn send_again(says: String) -> KeyFault {
+        KeyFault { status: StatusCode::CONFLICT, field: String::new(), says, says_it_all: true }
     }
 }
 
 /// Returns the path of a key's page.
-fn href_of(id: KeyId) -> String {
+pub(super) fn href_of(id: KeyId) -> String {
     format!("{}/{id}", Section::Keys.href())
 }
 
@@ -124,11 +140,11 @@ pub(super) async fn list(visit: PageVisit) -> Response {
 }
 
 /// Shows the list again after a fault of the form, with what was typed.
-async fn list_again(visit: PageVisit, error: GatewayError) -> Response {
-    visit.answer_sensitive("keys.list", Section::Keys, move |visit| Box::pin(keys(visit, Some(error)))).await
+async fn list_again(visit: PageVisit, fault: KeyFault) -> Response {
+    visit.answer_sensitive("keys.list", Section::Keys, move |visit| Box::pin(keys(visit, Some(fault)))).await
 }
 
-async fn keys(visit: &PageVisit, fault: Option<GatewayError>) -> Result<Response, GatewayError> {
+async fn keys(visit: &PageVisit, fault: Option<KeyFault>) -> Result<Response, GatewayError> {
     visit.caller().authorise(Action::ManageKeys)?;
     visit.needs_tenant()?;
     let page = Params::of(&visit.given(PAGE)?, PAGE)?.page()?;
@@ -145,11 +161,12 @@ async fn keys(visit: &PageVisit, fault: Option<GatewayError>) -> Result<Response
         keys: shown.iter().map(|key| line(visit, key)).collect(),
         roles: roles.collect(),
         days: DAYS,
-        fault: fault.as_ref().map(KeyFault::of),
         typed: fault.as_ref().map(|_| TypedKey::of(visit)).unwrap_or_default(),
+        fault,
         next: next.map(|cursor| format!("{}?limit={}&cursor={cursor}", Section::Keys.href(), page.limit)),
     };
-    visit.show(fault.map_or(StatusCode::OK, |error| status_of(&error).0), &page).await
+    let status = page.fault.as_ref().map_or(StatusCode::OK, |fault| fault.status);
+    visit.show(status, &page).await
 }
 
 fn line(visit: &PageVisit, key: &ApiKey) -> KeyLine {

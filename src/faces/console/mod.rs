@@ -109,7 +109,7 @@ pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
         .route("/console/keys", get(keys::list))
         .route("/console/keys/create", post(keys::create))
         .route("/console/keys/{id}", get(keys::show))
-        .route("/console/keys/{id}/{verb}", post(keys::on_key))
+        .route("/console/keys/{id}/{verb}", get(keys::show_part).post(keys::on_key))
         .route("/console/people", get(people::list))
         .route("/console/people/rules", get(people::rules))
         .route("/console/identities/block", post(people::block_subject))

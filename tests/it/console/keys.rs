@@ -88,7 +88,7 @@ async fn a_key_is_made_shown_once_replaced_and_revoked() {
         assert!(page.contains("laptop") && page.contains("ada") && !page.contains(&key), "{page}");
     }
     let shown = &page;
-    for part in ["in 29 d", "unannotated_tools", "<td>deployment</td>", "valid"] {
+    for part in ["in 29 d", "unannotated_tools", "<td data-is=\"Set for\">deployment</td>", "valid"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     let id = path.rsplit('/').next().unwrap();
@@ -97,7 +97,9 @@ async fn a_key_is_made_shown_once_replaced_and_revoked() {
         tenant.platform.ask(reqwest::Method::PATCH, &format!("/api/v1/keys/{id}/settings"), Some(&settings));
     patched.await.expect(200);
     let shown = visitor.get(&path).await.text;
-    assert!(shown.contains("<th scope=\"row\">max_operation</th><td>read</td><td>key</td>"), "{shown}");
+    let line =
+        "<th scope=\"row\">max_operation</th><td data-is=\"Value\">read</td><td data-is=\"Set for\">key</td>";
+    assert!(shown.contains(line), "{shown}");
 
     let replaced = visitor.post(&form_to(&shown, "/rotate").unwrap(), &[]).await;
     replaced.expect(201);
@@ -114,14 +116,30 @@ async fn a_key_is_made_shown_once_replaced_and_revoked() {
     let still = format!("<a href=\"{path}\">The key that this one replaced</a> still works until 20");
     let page_of_next = place_of_new(&replaced.text);
     assert!(visitor.get(&page_of_next).await.text.contains(&still));
-    visitor.post(&format!("{path}/rotate"), &[]).await.expect(409);
-    let done = visitor.post(&form_to(&old, "/revoke").unwrap(), &[]).await;
+    let again = visitor.post(&format!("{path}/rotate"), &[]).await;
+    again.expect(409);
+    assert!(again.text.contains("The key &#39;laptop&#39; was replaced already"), "{again:?}");
+    assert!(!again.text.contains("mcpproxy key") && again.text.contains("To the key after it"), "{again:?}");
+    assert!(attributes(&again.text, "href").contains(&page_of_next), "{again:?}");
+    // nothing is revoked before a question is answered
+    assert!(form_to(&old, "/revoke").is_none(), "{old}");
+    let question = attributes(&old, "href").into_iter().find(|href| href.ends_with("/revoke")).unwrap();
+    let question = visitor.get(&question).await;
+    question.expect(200);
+    assert_harmless(&question.text);
+    assert!(question.text.contains("Revoke laptop?") && question.text.contains("Calls with it are refused"));
+    assert!(!question.text.contains("Your session"), "{question:?}");
+    assert!(question.text.contains("The key that replaced it works on."), "{question:?}");
+    with(&stage, &key).get("/api/v1/status").await.expect(200);
+    let done = visitor.post(&form_to(&question.text, "/revoke").unwrap(), &[]).await;
     assert_eq!((done.status, done.header("location")), (303, path.as_str()));
     settle(401, SOON, || async { with(&stage, &key).get("/api/v1/status").await.status }).await;
     assert!(!visitor.get(&page_of_next).await.text.contains("still works until"));
     with(&stage, &next).get("/api/v1/status").await.expect(200);
     let gone = visitor.get(&path).await.text;
-    assert!(gone.contains("revoked") && form_to(&gone, "/revoke").is_none(), "{gone}");
+    assert!(gone.contains("revoked") && !gone.contains("/revoke\""), "{gone}");
+    visitor.get(&format!("{path}/revoke")).await.expect(409);
+    visitor.get(&format!("{path}/explode")).await.expect(404);
     for verb in ["create", "rotate", "revoke"] {
         let record =
             tenant.records(&format!("tool=keys.{verb}&source=console&status=success"), 1).await.remove(0);
@@ -130,6 +148,7 @@ async fn a_key_is_made_shown_once_replaced_and_revoked() {
     }
     for (path, status) in [("x", 404), ("0199aaaa-0000-7000-8000-000000000001", 404)] {
         visitor.get(&format!("/console/keys/{path}")).await.expect(status);
+        visitor.get(&format!("/console/keys/{path}/revoke")).await.expect(status);
         visitor.post(&format!("/console/keys/{path}/revoke"), &[]).await.expect(status);
     }
     visitor.post(&format!("{path}/explode"), &[]).await.expect(404);
@@ -147,7 +166,7 @@ async fn keys_are_for_admins_alone() {
         [tenant.agent().await, tenant.auditor().await, tenant.operator().await, tenant.approver().await]
     {
         let visitor = Visitor::with_key(&stage.gateway, &low).await;
-        for path in ["/console/keys", &path] {
+        for path in ["/console/keys", &path, &format!("{path}/revoke")] {
             let page = visitor.get(path).await;
             page.expect(403);
             assert!(!attributes(&page.text, "href").contains(&"/console/keys".to_owned()), "{page:?}");
@@ -274,4 +293,68 @@ async fn a_form_that_makes_a_key_keeps_what_was_typed() {
         page.expect(400);
         assert_harmless(&page.text);
     }
+}
+
+#[tokio::test]
+async fn a_form_that_has_made_a_key_makes_another_after_a_word() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let once = hidden(&visitor.get("/console/keys").await.text, "once");
+    let fields = |name, once| [("role", "agent"), ("name", name), ("owner", "ada"), ("once", once)];
+    visitor.post("/console/keys/create", &fields("op-first", &once)).await.expect(201);
+    // back from its page, the form is still filled in
+    let other = visitor.post("/console/keys/create", &fields("op-second", &once)).await;
+    other.expect(409);
+    assert_harmless(&other.text);
+    for part in [
+        "This form has made the key &#39;op-first&#39; already. To make another one with what is typed below, send it now.",
+        "name=\"name\" value=\"op-second\"",
+        "<option value=\"agent\" selected>",
+    ] {
+        assert!(other.text.contains(part), "{part}: {other:?}");
+    }
+    assert!(!other.text.contains("Nothing was changed"), "{other:?}");
+    let fresh = hidden(&other.text, "once");
+    visitor.post("/console/keys/create", &fields("op-second", &fresh)).await.expect(201);
+    for (role, owner) in [("auditor", "ada"), ("agent", "bob")] {
+        let fields = [("role", role), ("name", "op-second"), ("owner", owner), ("once", &*fresh)];
+        let other = visitor.post("/console/keys/create", &fields).await;
+        assert!(other.status == 409 && other.text.contains("This form has made the key"), "{other:?}");
+    }
+    let old = visitor.post("/console/keys/create", &fields("op-third", "x")).await;
+    old.expect(409);
+    assert!(old.text.contains("too old") && old.text.contains("value=\"op-third\""), "{old:?}");
+    assert_eq!(stage.database.count("select count(*) from api_keys where name like 'op-%'").await, 2);
+}
+
+#[tokio::test]
+async fn a_key_with_a_session_is_revoked_after_a_question() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let admin = tenant.admin().await;
+    let visitor = Visitor::with_key(&stage.gateway, &admin).await;
+    let question = visitor.get(&format!("/console/keys/{}/revoke", admin.id)).await;
+    question.expect(200);
+    assert!(question.text.contains("Your session is one of this key, and ends with it."), "{question:?}");
+    visitor.get("/console").await.expect(200);
+    visitor.post(&form_to(&question.text, "/revoke").unwrap(), &[]).await.expect(303);
+    visitor.get("/console").await.expect(303);
+}
+
+#[tokio::test]
+async fn a_key_whose_successor_was_revoked_is_replaced_again() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let key = tenant.agent().await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let path = format!("/console/keys/{}", key.id);
+    let replaced = visitor.post(&format!("{path}/rotate"), &[]).await;
+    replaced.expect(201);
+    assert!(form_to(&visitor.get(&path).await.text, "/rotate").is_none());
+    visitor.post(&format!("{}/revoke", place_of_new(&replaced.text)), &[]).await.expect(303);
+    let again = form_to(&visitor.get(&path).await.text, "/rotate").expect("a form that replaces it");
+    let next = visitor.post(&again, &[]).await;
+    next.expect(201);
+    with(&stage, secret(&next.text)).get("/api/v1/status").await.expect(200);
 }

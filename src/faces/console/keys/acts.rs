@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 use serde_json::Map;
 
 use super::setup::{NEW_KEY_MEMORY_BYTES, new_key};
-use super::{href_of, id_of, list_again};
+use super::{KeyFault, TypedKey, href_of, id_of, list_again};
 use crate::domain::id::KeyId;
 use crate::domain::tenant::Action;
 use crate::faces::console::act::{VisitorAct, perform};
@@ -25,19 +25,31 @@ const OVERLAP_S: u32 = 24 * 60 * 60;
 pub(in crate::faces::console) async fn create(visit: PageVisit) -> Response {
     match made(&visit).await {
         Ok(created) => shown(&visit, &created, None).await,
-        Err(error @ GatewayError::Invalid { .. }) => list_again(visit, error).await,
-        Err(error @ GatewayError::Conflict(_)) => made_already(&visit, &error).await,
+        Err(error @ GatewayError::Invalid { .. }) => list_again(visit, KeyFault::of(&error)).await,
+        Err(error @ GatewayError::Conflict(_)) => made_already(visit, &error).await,
         Err(error) => visit.failed(Section::Keys, &error),
     }
 }
 
-/// Shows that the key of the form was made already, with a link to it; the conflict alone where there is no such key.
-async fn made_already(visit: &PageVisit, error: &GatewayError) -> Response {
-    let key = match once(visit) {
+/// Shows that the key of the form was made already, with a link to it. Where something else is typed by now, and where the form is too
+/// old, shows the form once more; the conflict alone where there is no such key.
+async fn made_already(visit: PageVisit, error: &GatewayError) -> Response {
+    let key = match once(&visit) {
         Ok(Some(id)) => visit.gateway().tenants.get_key(visit.caller(), id).await.ok(),
-        _ => None,
+        Ok(None) => None,
+        Err(_) => {
+            let says = "This form is too old, so nothing was done. To make a key with what is typed below, send it now.";
+            return list_again(visit, KeyFault::send_again(says.to_owned())).await;
+        }
     };
     let Some(key) = key else { return visit.failed(Section::Keys, error) };
+    if !TypedKey::of(&visit).is_of(&key) {
+        let says = format!(
+            "This form has made the key '{}' already. To make another one with what is typed below, send it now.",
+            key.name
+        );
+        return list_again(visit, KeyFault::send_again(says)).await;
+    }
     let text = format!(
         "The key '{}' was made already, and is shown only once. If you have not copied it, revoke it and make another.",
         key.name
@@ -121,11 +133,28 @@ pub(in crate::faces::console) async fn on_key(
     match verb.as_str() {
         "rotate" => match rotated(&visit, &id).await {
             Ok(rotated) => shown(&visit, &rotated.created, Some((href, &rotated))).await,
-            Err(error) => visit.failed(Section::Keys, &error),
+            Err(error) => not_rotated(&visit, &id, &error).await,
         },
         "revoke" => visit.answer_act(Section::Keys, &href, revoked(&visit, &id).await),
         _ => visit.failed(Section::Keys, &GatewayError::NotFound("page")),
     }
+}
+
+/// Shows why a key was not replaced. One that was replaced already is named, with a link to its successor.
+async fn not_rotated(visit: &PageVisit, id: &str, error: &GatewayError) -> Response {
+    let successor = match (error, id_of(id)) {
+        (GatewayError::Conflict(_), Ok(id)) => {
+            let key = visit.gateway().tenants.get_key(visit.caller(), id).await.ok();
+            key.and_then(|key| Some((key.name, key.successor?)))
+        }
+        _ => None,
+    };
+    let Some((name, successor)) = successor else { return visit.failed(Section::Keys, error) };
+    let text = format!(
+        "The key '{name}' was replaced already, and its successor is shown only once. If you have not copied that one, revoke it, and \
+         replace this key again."
+    );
+    visit.failed_at(Section::Keys, error, &text, (&href_of(successor), "To the key after it"))
 }
 
 async fn rotated(visit: &PageVisit, id: &str) -> Result<KeyRotated, GatewayError> {

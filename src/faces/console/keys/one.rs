@@ -59,6 +59,7 @@ async fn key(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
     let (tenants, id) = (&visit.gateway().tenants, id_of(id)?);
     let key = tenants.get_key(visit.caller(), id).await?;
     let settings = tenants.read_settings(visit.caller(), Some(id)).await?;
+    let successor = other(visit, key.successor).await?;
     let nav = visit.nav(Section::Keys);
     let works = !has_ended(&key, visit.now());
     let page = KeyPage {
@@ -70,7 +71,7 @@ async fn key(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
         predecessor_ends: predecessor_ends(visit, &key).await?,
         successor: key.successor.map(href_of),
         settings: settings.iter().filter_map(setting).collect(),
-        may_rotate: works && key.successor.is_none(),
+        may_rotate: works && successor.is_none_or(|successor| successor.revoked_at.is_some()),
         may_revoke: works,
         key: line(visit, &key),
     };
@@ -79,10 +80,15 @@ async fn key(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
 
 /// Returns the end of the key that was replaced by this one; `None` if there is none, or it does not work any more.
 async fn predecessor_ends(visit: &PageVisit, key: &ApiKey) -> Result<Option<String>, GatewayError> {
-    let Some(id) = key.predecessor else { return Ok(None) };
+    let old = other(visit, key.predecessor).await?.filter(|old| !has_ended(old, visit.now()));
+    Ok(old.and_then(|old| Some(Moment::new(old.expires_at?, visit.now()).exact())))
+}
+
+/// Returns the key before or after another one; `None` if there is none, or it is gone.
+pub(super) async fn other(visit: &PageVisit, id: Option<KeyId>) -> Result<Option<ApiKey>, GatewayError> {
+    let Some(id) = id else { return Ok(None) };
     match visit.gateway().tenants.get_key(visit.caller(), id).await {
-        Ok(old) if has_ended(&old, visit.now()) => Ok(None),
-        Ok(old) => Ok(old.expires_at.map(|at| Moment::new(at, visit.now()).exact())),
+        Ok(key) => Ok(Some(key)),
         Err(GatewayError::NotFound(_)) => Ok(None),
         Err(error) => Err(error),
     }
