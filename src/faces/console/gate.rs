@@ -151,7 +151,10 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
     let secret = cookie.and_then(CookieSecret::read);
     if session.is_none() && !is_open {
         let place = parts.uri.path_and_query().map_or(path, |place| place.as_str());
-        let to = if is_change { LOGIN.to_owned() } else { return_to::login_for(place) };
+        let to = match is_change {
+            true => return_to::login_after_form(page_of_form(faces, headers, host).as_deref()),
+            false => return_to::login_for(place),
+        };
         return Err(Redirect::to(&to).into_response().into());
     }
     let text = form.field("csrf");
@@ -174,6 +177,15 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
     let visit = Arc::new(Visit { session, secret, form, peer, address, client, request_id });
     request.extensions_mut().insert(Arc::clone(&visit));
     Ok((request, visit))
+}
+
+/// Returns path and query of the page that a form was on, as the browser names it; `None` if that is no page of this gateway.
+fn page_of_form(faces: &Faces, headers: &HeaderMap, host: Option<&str>) -> Option<String> {
+    let named = single(headers, "Referer").ok()??;
+    let page = url::Url::parse(named.to_str().ok()?).ok()?;
+    let is_own = is_own_origin(faces, &page.origin().ascii_serialization(), host);
+    let query = page.query().map(|query| format!("?{query}")).unwrap_or_default();
+    is_own.then(|| format!("{}{query}", page.path()))
 }
 
 /// Returns the largest form that a path takes, in bytes. Rules of policies are long, and come from people who are logged in.

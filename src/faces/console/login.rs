@@ -15,6 +15,9 @@ use super::{HOME, LOGIN, LOGOUT, PROVIDER, page, record, return_to};
 use crate::faces::{Faces, session_cookie};
 use crate::gateway::{GatewayError, PresentedCredential};
 
+/// Sentence for a visitor whose form came after the end of the session.
+const FORM_LOST: &str = "Your session had ended, so nothing was done. Log in, and send the form again.";
+
 /// Link to the login at an identity provider.
 struct ProviderLink {
     /// Name of the issuer.
@@ -26,7 +29,7 @@ struct ProviderLink {
 #[derive(Template)]
 #[template(path = "login.html", config = "src/faces/console/askama.toml")]
 struct LoginPage<'a> {
-    /// Reason why the last try failed; `None` before one.
+    /// Reason why the visitor is here again, such as a try that failed; `None` at the first.
     failure: Option<&'a str>,
     /// Identity provider whose login is offered; `None` without one.
     provider: Option<ProviderLink>,
@@ -48,9 +51,13 @@ fn back(named: &str) -> &str {
 
 /// Returns the page to return to that a query names, or the first page.
 pub(super) fn back_of(uri: &Uri) -> String {
+    back(&param_of(uri, "return_to").unwrap_or_default()).to_owned()
+}
+
+/// Returns a parameter of a query; `None` without it.
+fn param_of(uri: &Uri, name: &str) -> Option<String> {
     let query = uri.query().unwrap_or_default().as_bytes();
-    let named = form_urlencoded::parse(query).find(|(name, _)| name == "return_to").map(|(_, value)| value);
-    back(named.as_deref().unwrap_or_default()).to_owned()
+    form_urlencoded::parse(query).find(|(known, _)| known == name).map(|(_, value)| value.into_owned())
 }
 
 /// Shows the form. A visitor who is logged in goes on.
@@ -62,7 +69,10 @@ pub(super) async fn show(
     let back = back_of(&uri);
     match visit.session {
         Some(_) => Redirect::to(&back).into_response(),
-        None => form(&faces, StatusCode::OK, None, &back),
+        None => {
+            let lost = param_of(&uri, return_to::FORM_LOST).map(|_| FORM_LOST);
+            form(&faces, StatusCode::OK, lost, &back)
+        }
     }
 }
 

@@ -43,7 +43,7 @@ use axum::middleware;
 use axum::response::{IntoResponse, Redirect};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use http::StatusCode;
+use http::{Method, StatusCode, Uri};
 
 use self::gate::Visit;
 use super::Faces;
@@ -136,6 +136,12 @@ async fn missing(Extension(visit): Extension<Arc<Visit>>) -> axum::response::Res
     )
 }
 
-async fn wrong_method() -> axum::response::Response {
-    StatusCode::METHOD_NOT_ALLOWED.into_response()
+/// Leads a visitor who opens the path of an act, such as by the way back from a login, to the page above it. Other methods are refused.
+async fn wrong_method(method: Method, uri: Uri) -> axum::response::Response {
+    match uri.path().rsplit_once('/') {
+        Some((page, _)) if method == Method::GET && page.starts_with(HOME) => {
+            Redirect::to(page).into_response()
+        }
+        _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
+    }
 }

@@ -2,6 +2,8 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+/// Parameter of the login that says that a form came after the end of its session.
+pub(super) const FORM_LOST: &str = "form_lost";
 /// Longest place, in bytes.
 const BYTES_MAX: usize = 1000;
 /// Characters of a place that are escaped within the query of another.
@@ -26,6 +28,13 @@ pub(super) fn local(place: &str) -> Option<&str> {
 /// Returns the URL of the login that leads back to a place.
 pub(super) fn login_for(place: &str) -> String {
     with_return(super::LOGIN, place)
+}
+
+/// Returns the URL of the login for a visitor whose form came after the end of the session. It leads back to the page of the form, if that is
+/// one of the console.
+pub(super) fn login_after_form(page: Option<&str>) -> String {
+    let login = page.map_or_else(|| super::LOGIN.to_owned(), login_for);
+    format!("{login}{}{FORM_LOST}=1", if login.contains('?') { '&' } else { '?' })
 }
 
 /// Returns the URL of a step of the login that leads back to a place.
@@ -87,5 +96,9 @@ mod tests {
         assert_eq!(login_for("/console"), "/console/login");
         assert_eq!(login_for("//evil.example"), "/console/login");
         assert_eq!(login_for("/console/a?b=c&d"), "/console/login?return_to=/console/a%3Fb%3Dc%26d");
+        assert_eq!(login_after_form(Some("/console/a")), "/console/login?return_to=/console/a&form_lost=1");
+        for nowhere in [None, Some("/console"), Some("/api/v1/keys")] {
+            assert_eq!(login_after_form(nowhere), "/console/login?form_lost=1");
+        }
     }
 }

@@ -140,6 +140,58 @@ async fn a_key_has_so_many_sessions_and_the_oldest_goes() {
 }
 
 #[tokio::test]
+async fn a_form_after_the_end_of_its_session_leads_back_to_its_page() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let admin = tenant.admin().await;
+    let visitor = Visitor::with_key(&stage.gateway, &admin).await;
+    let csrf = visitor.csrf().await;
+    let ended = visitor.cookie(SESSION).unwrap();
+    visitor.post("/console/logout", &[]).await.expect(303);
+    let fields = [("csrf", csrf.as_str()), ("role", "agent"), ("owner", "ada")];
+    let sent = async |referer: &str| {
+        visitor.set_cookie(SESSION, &ended);
+        let form = visitor.form("/console/keys/create", &fields);
+        let form = if referer.is_empty() { form } else { form.header("Referer", referer) };
+        let answer = visitor.send(form).await;
+        assert_eq!(answer.status, 303, "{answer:?}");
+        answer.header("location").to_owned()
+    };
+    let lost = "/console/login?form_lost=1";
+    for foreign in ["https://evil.example/console/keys", "/console/keys", "x", ""] {
+        assert_eq!(sent(foreign).await, lost, "{foreign}");
+    }
+    for elsewhere in ["/api/v1/keys", "/console/../api/v1/keys", "/console//evil.example"] {
+        assert_eq!(sent(&format!("{}{elsewhere}", visitor.base)).await, lost, "{elsewhere}");
+    }
+    let back = sent(&format!("{}/console/keys?limit=5", visitor.base)).await;
+    assert_eq!(back, "/console/login?return_to=/console/keys%3Flimit%3D5&form_lost=1");
+    let page = visitor.get(&back).await.text;
+    assert!(page.contains("Your session had ended, so nothing was done. Log in, and send the form again."));
+    assert!(page.contains("name=\"return_to\" value=\"/console/keys?limit=5\""), "{page}");
+    assert!(!visitor.get("/console/login").await.text.contains("session had ended"));
+    assert_eq!(stage.database.count("select count(*) from api_keys where owner = 'ada'").await, 0);
+    // a form of another site is refused as before
+    let foreign = visitor.form("/console/keys/create", &fields).build().unwrap();
+    let mut headers = foreign.headers().clone();
+    headers.insert("Origin", "https://evil.example".parse().unwrap());
+    let foreign = visitor.request(Method::POST, "/console/keys/create").headers(headers).body("");
+    assert_eq!(visitor.send(foreign).await.status, 403);
+    // the page of a form may be the answer to an earlier one: its address leads to the page above it
+    let fields = [("api_key", admin.key.as_deref().unwrap()), ("return_to", "/console/keys/create")];
+    let answer = visitor.send(visitor.form("/console/login", &fields)).await;
+    assert_eq!(answer.header("location"), "/console/keys/create");
+    for (act, page) in [
+        ("/console/keys/create", "/console/keys"),
+        ("/console/policy/check", "/console/policy"),
+        ("/console/settings/update", "/console/settings"),
+    ] {
+        let opened = visitor.get(act).await;
+        assert_eq!((opened.status, opened.header("location")), (303, page), "{act}");
+    }
+}
+
+#[tokio::test]
 async fn hostile_names_are_text() {
     let stage = Stage::start().await;
     let tenant = stage.tenant("acme").await;
