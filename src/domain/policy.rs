@@ -247,6 +247,11 @@ impl RuleSet {
         self.rules.is_empty()
     }
 
+    /// Returns whether some rule asks or denies, and does so in mode `observe` for the log alone.
+    pub fn has_unenforced(&self) -> bool {
+        self.rules.iter().any(|rule| rule.effect != Effect::Allow && !rule.is_enforced)
+    }
+
     /// Returns warnings about rules that can never match or that a caller can avoid, about asks that reach nobody or need a
     /// weak answer, and about globs that match none of the `known` tools. `has_webhook` is true if the tenant has a webhook.
     /// Takes time for long policies and many tools, within a bound above which the rest of the globs is not compared.

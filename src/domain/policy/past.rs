@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::evaluate::ByEffect;
 use super::selectors::Selectors;
-use super::{Effect, PolicyCall, PolicyLayers, RuleSet, Ruling};
+use super::{Effect, PolicyCall, PolicyLayer, PolicyLayers, RuleSet, Ruling};
 
 /// Decision of policies on a call whose arguments are not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct PastDecision {
     pub ruling: Option<Ruling>,
     /// Rule that decides, or would if its condition holds; `None` if the mode does.
     pub rule: Option<Arc<str>>,
+    /// Layer of that rule, or else the one that decides.
+    pub layer: PolicyLayer,
 }
 
 impl PolicyLayers<'_> {
@@ -20,7 +22,7 @@ impl PolicyLayers<'_> {
     /// it is the same either way.
     pub fn evaluate_past(&self, call: &PolicyCall<'_>) -> PastDecision {
         let (least, needed) = self.evaluate_assuming(call, ByEffect::default());
-        let mut found = PastDecision { ruling: Some(least.ruling), rule: least.rule };
+        let mut found = PastDecision { ruling: Some(least.ruling), rule: least.rule, layer: least.layer };
         let combinations = (1_u32..1 << Effect::ALL.len()).map(|bits| {
             let holds = |effect: Effect| bits >> effect as u32 & 1 == 1;
             Effect::ALL.map(holds)
@@ -31,7 +33,7 @@ impl PolicyLayers<'_> {
         for assumed in combinations.filter(is_possible) {
             let (other, _) = self.evaluate_assuming(call, assumed);
             if other.ruling != least.ruling {
-                found = PastDecision { ruling: None, rule: other.rule };
+                found = PastDecision { ruling: None, rule: other.rule, layer: other.layer };
             }
         }
         found

@@ -3,6 +3,7 @@
 mod draft;
 mod explanation;
 mod key_choice;
+mod key_rules;
 mod replay;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use uuid::Uuid;
 use self::draft::{EXAMPLES, Editor, PolicyDraft};
 use self::explanation::{ExplainForm, Explanation};
 use self::key_choice::KeyChoice;
+use self::key_rules::KeyRules;
 use self::replay::CheckedDraft;
 use super::act::{VisitorAct, perform};
 use super::done::{DONE, notice, with_notice};
@@ -24,6 +26,7 @@ use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::{PageVisit, status_of};
 use super::text::{LongText, indented, short};
+use crate::domain::policy::{PolicyMode, RuleSet};
 use crate::domain::tenant::Action;
 use crate::faces::query::cursor::{DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
 use crate::faces::query::params::{ParamNames, Params};
@@ -37,6 +40,9 @@ const PAGE_MEMORY_BYTES: usize = DEFINITIONS_MEMORY_BYTES + 1024 * 1024;
 /// Most versions that are listed.
 const VERSIONS_MAX: usize = 20;
 
+/// Beginning of the sentence about rules that the mode `observe` leaves without effect.
+const OBSERVES: &str =
+    "In mode observe rules ask about and deny nothing, unless they have \"enforced\": true;";
 /// Longest name or owner of a key in the list, in characters.
 const NAME_CHARS_MAX: usize = 60;
 
@@ -73,6 +79,8 @@ struct PolicyPage {
     editor: Option<Editor>,
     checked: Option<CheckedDraft>,
     explain: ExplainForm,
+    /// Keys that have rules of their own.
+    key_rules: KeyRules,
     /// Keys whose call can be explained.
     keys: KeyChoice,
     explanation: Option<Explanation>,
@@ -133,11 +141,13 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
             (!changes || is_conflict || editor.as_ref().is_some_and(Editor::is_too_long)).then_some(rules)
         }
     };
+    let versions: Vec<VersionLine> = versions.iter().map(|row| line(visit, row, &makers, version)).collect();
+    let failure = if is_conflict { Some(changed_meanwhile(versions.first())) } else { answers.failure };
     let nav = visit.nav(Section::Policy);
     let page = PolicyPage {
         csrf: nav.csrf.clone(),
         nav,
-        failure: answers.failure,
+        failure,
         done: notice(visit, &params),
         version,
         mode: mode.as_str(),
@@ -146,10 +156,11 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
         editor,
         checked: answers.checked,
         keys: KeyChoice::load(visit, &answers.explain.key).await?,
+        key_rules: KeyRules::load(visit)?,
         explain: answers.explain,
         explanation: answers.explanation,
         examples: &EXAMPLES,
-        versions: versions.iter().map(|row| line(visit, row, &makers, version)).collect(),
+        versions,
         has_more_versions,
     };
     visit.show(status, &page).await
@@ -210,8 +221,7 @@ async fn update(visit: &PageVisit) -> Response {
     let work = async move { gateway.tenants.put_policy(&caller, None, sent.document()?).await };
     let error = match perform(visit, act, work).await {
         Ok(saved) => {
-            let notice = format!("Saved: version {} is in force.", saved.version);
-            let to = with_notice(visit, Section::Policy.href(), &notice);
+            let to = with_notice(visit, Section::Policy.href(), &saved_text(&saved));
             return Redirect::to(&to).into_response();
         }
         Err(error @ (GatewayError::Invalid { .. } | GatewayError::Conflict(_) | GatewayError::Limit(_))) => {
@@ -219,21 +229,30 @@ async fn update(visit: &PageVisit) -> Response {
         }
         Err(error) => return visit.failed(Section::Policy, &error),
     };
-    let answers = Answers { failure: Some(why(&error)), draft: Some(draft), ..Answers::default() };
+    let answers = Answers { failure: Some(error.to_string()), draft: Some(draft), ..Answers::default() };
     let page = page(visit, status_of(&error).0, answers).await;
     page.unwrap_or_else(|error| visit.failed(Section::Policy, &error))
 }
 
-/// Returns what is said of a change that was not made.
-fn why(error: &GatewayError) -> String {
-    match error {
-        GatewayError::Conflict(_) => {
-            "Somebody else changed the policy meanwhile, so nothing was saved. Your rules are in the form, those in force \
-             below it: save again to replace them."
-                .to_owned()
-        }
-        error => error.to_string(),
+/// Returns what is said of a policy that was saved.
+fn saved_text(saved: &PolicyView) -> String {
+    let text = format!("Saved: version {} is in force.", saved.version);
+    let has_unenforced = || RuleSet::parse(&saved.rules).is_ok_and(|rules| rules.has_unenforced());
+    match saved.mode == PolicyMode::Observe && has_unenforced() {
+        true => format!("{text} {OBSERVES} the log says what they would have done."),
+        false => text,
     }
+}
+
+/// Returns what is said of a change that was not made, since the policy is another one by now: the newest of these versions.
+fn changed_meanwhile(newest: Option<&VersionLine>) -> String {
+    let newest =
+        newest.map(|line| format!(" (version {} by {}, {})", line.version, line.by, line.created.exact()));
+    format!(
+        "The policy was changed meanwhile{}, so nothing was saved. Your rules are in the form, those in force below it: save again \
+         to replace them.",
+        newest.unwrap_or_default()
+    )
 }
 
 /// Checks rules that are not saved, and says what they would have asked in the last week.

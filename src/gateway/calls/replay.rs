@@ -17,7 +17,9 @@ use crate::domain::activity::Source;
 use crate::domain::annotations::Tier;
 use crate::domain::id::KeyId;
 use crate::domain::operation::{OperationType, Variant};
-use crate::domain::policy::{PastDecision, PolicyCall, PolicyDocument, PolicyLayers, PolicyMode, Ruling};
+use crate::domain::policy::{
+    PastDecision, PolicyCall, PolicyDocument, PolicyLayer, PolicyLayers, PolicyMode, Ruling,
+};
 use crate::domain::risk::{Risk, RiskFacts, Sensitivity, TrustTier};
 use crate::domain::tenant::Action;
 use crate::domain::text_enum::text_enum;
@@ -79,6 +81,8 @@ pub struct ReplayedCalls {
     pub outcome: PastOutcome,
     /// Rule that decides, or on whose condition the outcome depends; `None` if the mode decides.
     pub rule: Option<Arc<str>>,
+    /// Layer of the rule, or else the one that decides.
+    pub layer: PolicyLayer,
     /// Mode that decides; `None` if a rule does, and for an outcome that is unknown without one.
     pub mode: Option<PolicyMode>,
     /// Number of calls.
@@ -98,8 +102,8 @@ pub struct ReplayReport {
     pub has_more: bool,
 }
 
-/// Tool, outcome, rule and mode of an entry, as [`ReplayedCalls`] has them.
-type EntryKey = (String, PastOutcome, Option<Arc<str>>, Option<PolicyMode>);
+/// Tool, outcome, rule, layer and mode of an entry, as [`ReplayedCalls`] has them.
+type EntryKey = (String, PastOutcome, Option<Arc<str>>, PolicyLayer, Option<PolicyMode>);
 
 /// Sums of a replay under way.
 #[derive(Default)]
@@ -117,12 +121,20 @@ impl Sums {
         if outcome != PastOutcome::Allowed {
             let tool = format!("{}:{}", past.server, past.tool);
             let mode = Some(mode).filter(|_| decided.rule.is_none() && outcome != PastOutcome::Unknown);
-            *self.entries.entry((tool, outcome, decided.rule, mode)).or_default() += past.calls;
+            *self.entries.entry((tool, outcome, decided.rule, decided.layer, mode)).or_default() +=
+                past.calls;
         }
     }
 
     fn report(self) -> ReplayReport {
-        let entry = |((tool, outcome, rule, mode), calls)| ReplayedCalls { tool, outcome, rule, mode, calls };
+        let entry = |((tool, outcome, rule, layer, mode), calls)| ReplayedCalls {
+            tool,
+            outcome,
+            rule,
+            layer,
+            mode,
+            calls,
+        };
         let mut entries: Vec<ReplayedCalls> = self.entries.into_iter().map(entry).collect();
         entries.sort_unstable_by(|a, b| {
             b.calls.cmp(&a.calls).then_with(|| a.tool.cmp(&b.tool)).then_with(|| a.rule.cmp(&b.rule))
@@ -193,7 +205,7 @@ impl Calls {
 
     /// Decides a group of past calls. Returns the decision, and the mode that holds for whoever called.
     fn decide_past(&self, replay: &mut Replay<'_>, past: &PastCalls) -> (PastDecision, PolicyMode) {
-        let unknown = |mode| (PastDecision { ruling: None, rule: None }, mode);
+        let unknown = |mode| (PastDecision { ruling: None, rule: None, layer: PolicyLayer::Mode }, mode);
         let Some(calling) = self.caller_of(replay, past.principal) else {
             return unknown(replay.mode);
         };
@@ -321,8 +333,12 @@ mod tests {
     fn calls_are_added_up_by_tool_outcome_and_rule() {
         let mut sums = Sums::default();
         let rule: Arc<str> = "r".into();
-        let decided = |ruling| (PastDecision { ruling, rule: Some(Arc::clone(&rule)) }, PolicyMode::ByRisk);
-        let by_mode = (PastDecision { ruling: Some(Ruling::Asked), rule: None }, PolicyMode::AlwaysAsk);
+        let layer = PolicyLayer::Tenant;
+        let decided =
+            |ruling| (PastDecision { ruling, rule: Some(Arc::clone(&rule)), layer }, PolicyMode::ByRisk);
+        let layer = PolicyLayer::Mode;
+        let by_mode =
+            (PastDecision { ruling: Some(Ruling::Asked), rule: None, layer }, PolicyMode::AlwaysAsk);
         sums.add(&past("m", 8), by_mode);
         sums.add(&past("a", 2), decided(Some(Ruling::Asked)));
         sums.add(&past("a", 3), decided(Some(Ruling::Asked)));

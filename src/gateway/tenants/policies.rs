@@ -149,6 +149,21 @@ impl Tenants {
         let makers = self.store.principal_names(caller.tenant()?.id, &ids).await;
         makers.map_err(|error| GatewayError::from_store(error, "key"))
     }
+
+    /// Returns the live keys of the tenant that have rules of their own, with their names, sorted by name.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, or [`GatewayError::Invalid`] without a tenant.
+    pub fn keys_with_rules(&self, caller: &Caller) -> Result<Vec<(KeyId, String)>, GatewayError> {
+        caller.authorise(Action::SeePolicies)?;
+        let access = caller.tenant()?.access();
+        let keys = access.as_ref().as_ref().into_iter().flat_map(|access| access.by_id.iter());
+        let with_rules = keys.filter(|(_, held)| !held.policies.key.rules.is_empty());
+        let mut found: Vec<(KeyId, String)> =
+            with_rules.map(|(id, held)| (*id, held.key_name.clone().unwrap_or_default())).collect();
+        found.sort_unstable_by(|(a, one), (b, other)| one.cmp(other).then_with(|| a.0.cmp(&b.0)));
+        Ok(found)
+    }
 }
 
 /// Returns the text about a document that replaces another version than the one that is `there`.

@@ -67,7 +67,7 @@ async fn rules_are_changed_here_and_a_conflict_shows_both() {
     assert!(page.contains("matches no tool that is known now"), "a warning: {page}");
     let key = admin.get(&format!("/api/v1/keys/{}", admin.id)).await.expect(200);
     let [owner, name] = ["owner", "name"].map(|member| key[member].as_str().unwrap());
-    let by = format!("<td title=\"{}\">{owner} (key {name})</td>", admin.id);
+    let by = format!("<td data-is=\"By\" title=\"{}\">{owner} (key {name})</td>", admin.id);
     assert!(page.contains(&by), "who made the version: {page}");
     assert_eq!(edited(&page), first);
 
@@ -84,6 +84,8 @@ async fn rules_are_changed_here_and_a_conflict_shows_both() {
     );
     assert_eq!(edited(&refused.text), mine);
     assert!(refused.text.contains("&#34;theirs&#34;"), "{refused:?}");
+    let meanwhile = format!("The policy was changed meanwhile (version 2 by {owner} (key {name}), 20");
+    assert!(refused.text.contains(&meanwhile), "who, even where it was oneself: {refused:?}");
     assert_eq!(in_force(&admin).await["rules"], theirs);
     // a check of an older draft does not make it a newer one
     let fields = [("version", "1"), ("mode", ""), ("rules", "[]")];
@@ -280,6 +282,77 @@ async fn a_call_is_explained_as_over_the_api() {
         assert_eq!(marked, says.starts_with("Arguments"), "{refused:?}");
     }
     assert_eq!(upstream.counts().calls, 0, "nothing runs");
+}
+
+#[tokio::test]
+async fn rules_without_effect_in_mode_observe_are_told() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("zoo", &upstream).await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let told = "In mode observe rules ask about and deny nothing, unless they have &#34;enforced&#34;: true;";
+    let ask = |more: &str| format!(r#"[{{"id":"w","effect":"ask","match":{{"tool":"zoo:writer"}}{more}}}]"#);
+    let deny = ask("").replace("ask", "deny");
+    for (version, mode, rules, is_told) in [
+        ("0", "observe", ask(""), true),
+        ("1", "", ask(r#","enforced":true"#), false),
+        ("2", "by_risk", ask(""), false),
+        ("3", "observe", ask("").replace("ask", "allow"), false),
+        ("4", "", deny, true),
+    ] {
+        let saved = visitor.post(UPDATE, &[("version", version), ("mode", mode), ("rules", &rules)]).await;
+        saved.expect(303);
+        let page = visitor.get(saved.header("location")).await.text;
+        assert!(page.contains("Saved: version "), "{page}");
+        assert_eq!(page.contains(told), is_told, "{mode} {rules}: {page}");
+        assert!(page.contains("  enforced: true"), "an example: {page}");
+        assert_harmless(&page);
+    }
+    let explain = async |tool: &str| visitor.post("/console/policy/explain", &[("tool", tool)]).await.text;
+    let by_rule = explain("zoo:writer").await;
+    let rules_are_idle = "in mode observe rules ask about and deny nothing, unless they have";
+    assert!(by_rule.contains(rules_are_idle) && by_rule.contains("it would be refused."), "{by_rule}");
+    let by_risk = explain("zoo:wiper").await;
+    assert!(!by_risk.contains(rules_are_idle), "{by_risk}");
+    assert!(by_risk.contains("In mode by_risk a person would be asked first."), "{by_risk}");
+}
+
+#[tokio::test]
+async fn keys_with_rules_of_their_own_are_named() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let admin = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let auditor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
+    assert!(!admin.get(PATH).await.text.contains("of its own. They"));
+    let path = |id: &str| format!("/api/v1/keys/{id}/policy");
+    let own = json!({"version": 0, "rules": [{"id": "own", "effect": "deny"}]});
+    let mut ids = Vec::new();
+    for n in 0..12 {
+        let name = if n == 0 { HOSTILE[1].to_owned() } else { format!("z{n:02}") };
+        let key = tenant.key(&json!({"role": "agent", "name": name, "owner": "ada"})).await;
+        tenant.platform.ask(Method::PUT, &path(&key.id), Some(&own)).await.expect(200);
+        ids.push(key.id);
+        if n == 0 {
+            let page = admin.get(PATH).await.text;
+            let link = format!("<a href=\"/console/keys/{}\">{}</a>.", ids[0], escaped(HOSTILE[1]));
+            assert!(page.contains("1 key has rules of its own: ") && page.contains(&link), "{page}");
+            assert_harmless(&page);
+        }
+    }
+    let page = admin.get(PATH).await.text;
+    let named = ids.iter().filter(|id| page.contains(&format!("href=\"/console/keys/{id}\""))).count();
+    assert!(page.contains("12 keys have rules of their own: ") && named == 10, "{page}");
+    // who manages no keys is told the number
+    let page = auditor.get(PATH).await.text;
+    assert!(page.contains("12 keys have rules of their own. "), "{page}");
+    assert!(!page.contains("/console/keys/") && !page.contains("z01"), "{page}");
+    // a policy without rules is none
+    let none = json!({"version": 1, "rules": []});
+    for id in &ids {
+        tenant.platform.ask(Method::PUT, &path(id), Some(&none)).await.expect(200);
+    }
+    assert!(!auditor.get(PATH).await.text.contains("of their own"));
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ fn observed(page: &str) -> Vec<String> {
     let items =
         items.filter_map(|(number, rest)| Some((number, rest.split_once('>')?.1.split_once("</span>")?.0)));
     items
-        .filter(|(_, name)| name.starts_with("would "))
+        .filter(|(_, name)| name.starts_with("run, "))
         .map(|(number, name)| format!("{number} {name}"))
         .collect()
 }
@@ -93,9 +93,15 @@ async fn past_calls_are_decided_by_other_rules_and_nothing_is_saved() {
     for mode in ["observe", ""] {
         let page = check(&visitor, mode, &rules).await;
         assert_eq!(counts(&page), [3, 0, 0, 1], "{page}");
-        assert_eq!(observed(&page), ["1 would be asked", "1 would be denied"], "{page}");
+        assert_eq!(observed(&page), ["1 run, and would be asked", "1 run, and would be denied"], "{page}");
         assert!(page.contains("the mode of their key is observe"), "{page}");
     }
+    // no rule decides, and the mode stands for the risk
+    let by_risk = rows(&check(&visitor, "observe", &json!([])).await);
+    assert!(
+        by_risk.contains(&"zoo:wiper run, and would be asked risk, as in by_risk 1".to_owned()),
+        "{by_risk:?}"
+    );
     let enforced =
         json!([{"id": "no-other", "effect": "deny", "match": {"tool": "zoo:other"}, "enforced": true}]);
     let page = check(&visitor, "observe", &enforced).await;
@@ -122,7 +128,9 @@ async fn past_calls_are_decided_by_other_rules_and_nothing_is_saved() {
         .ask(Method::PUT, &format!("/api/v1/keys/{}/policy", bob.id), Some(&own))
         .await
         .expect(200);
-    assert_eq!(counts(&check(&visitor, "always_ask", &json!([])).await), [0, 5, 1, 0]);
+    let page = check(&visitor, "always_ask", &json!([])).await;
+    assert_eq!(counts(&page), [0, 5, 1, 0]);
+    assert!(rows(&page).contains(&"zoo:other denied own, of a key&#39;s own rules 1".to_owned()), "{page}");
 
     let policy = tenant.platform.get("/api/v1/policy").await.expect(200);
     assert_eq!((&policy["version"], &policy["mode"]), (&json!(0), &json!("observe")), "nothing was saved");

@@ -15,7 +15,7 @@ use crate::store::PolicyVersion;
 const EDITED_BYTES_MAX: usize = 64 * 1024;
 
 /// Rules to begin with: what each does, and its text in YAML.
-pub(super) const EXAMPLES: [(&str, &str); 3] = [
+pub(super) const EXAMPLES: [(&str, &str); 4] = [
     (
         "Ask before destructive calls of one server",
         "- id: ask-before-github-deletes
@@ -35,6 +35,13 @@ pub(super) const EXAMPLES: [(&str, &str); 3] = [
         "- id: ci-may-deploy
   effect: allow
   match: {tool: \"deploy:staging_*\"}",
+    ),
+    (
+        "Ask in mode observe too, where other rules are for the log alone",
+        "- id: ask-before-drops
+  effect: ask
+  enforced: true
+  match: {tool: \"pg:drop_*\"}",
     ),
 ];
 
@@ -110,7 +117,7 @@ impl PolicyDraft {
             // the fault is named as one of JSON
             Ok(_) | Err(_) if is_json => return Ok(as_it_is()),
             Ok(_) => {
-                let text = "rules must be a list, in JSON or YAML; the example beside the form is one";
+                let text = "rules must be a list, in JSON or YAML, such as the examples below the form";
                 return Err(GatewayError::invalid("rules", text));
             }
             Err(fault) => return Err(GatewayError::invalid("rules", format!("rules: {fault}"))),
@@ -254,7 +261,7 @@ mod tests {
         assert_eq!((document.mode, document.rules.len()), (Some(PolicyMode::Observe), 1));
         for (text, says) in [
             ("", "rules must be a list"),
-            ("rules", "rules must be a list"),
+            ("rules", "such as the examples below the form"),
             ("- id: [", "line 1, column"),
             ("rules: []\nwarning: 1\n", "warning is an unknown key"),
             ("mode: 1\nrules: []\n", "mode must be a text"),

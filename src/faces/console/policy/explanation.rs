@@ -158,7 +158,7 @@ impl Explanation {
             why: step.why.clone(),
         });
         Explanation {
-            consequence: consequence(decision.ruling),
+            consequence: consequence(decision.ruling, decision.rule.is_some()),
             effect: decision.effect.as_str(),
             rule: decision.rule.as_deref().map(str::to_owned),
             mode: mode.as_str(),
@@ -170,8 +170,17 @@ impl Explanation {
     }
 }
 
-fn consequence(ruling: Ruling) -> &'static str {
+/// Returns the consequence for the call in words; `is_by_rule` says whether a rule decides.
+fn consequence(ruling: Ruling, is_by_rule: bool) -> &'static str {
     match ruling {
+        Ruling::WouldAsk if is_by_rule => {
+            "The policy lets it run: in mode observe rules ask about and deny nothing, unless they have \"enforced\": true. In mode \
+             by_risk a person would be asked first."
+        }
+        Ruling::WouldDeny if is_by_rule => {
+            "The policy lets it run: in mode observe rules ask about and deny nothing, unless they have \"enforced\": true. In mode \
+             by_risk it would be refused."
+        }
         Ruling::Allowed => "The policy lets it run.",
         Ruling::Asked => "The policy asks a person first.",
         Ruling::Denied => "The policy refuses it.",

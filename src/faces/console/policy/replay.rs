@@ -1,6 +1,6 @@
 //! Result of a check: warnings, and what the rules would have said of the calls of the last week.
 
-use crate::domain::policy::PolicyDocument;
+use crate::domain::policy::{PolicyDocument, PolicyLayer, PolicyMode};
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::short;
@@ -29,7 +29,7 @@ pub(super) struct ReplayLine {
     pub(super) outcome: &'static str,
     /// Class by which the outcome stands out.
     pub(super) tone: &'static str,
-    /// Rule that decides, or else the mode; empty if neither is known.
+    /// Rule or mode that decides; empty if neither is known.
     pub(super) rule: String,
     /// Number of calls.
     pub(super) calls: i64,
@@ -104,14 +104,26 @@ fn line(calls: &ReplayedCalls) -> ReplayLine {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     query.append_pair("tool", &calls.tool);
     let (outcome, tone) = words(calls.outcome);
-    let mode = || calls.mode.map(|mode| format!("mode {}", mode.as_str())).unwrap_or_default();
     ReplayLine {
         tool: short(&calls.tool, NAME_CHARS_MAX),
         href: format!("{}?{}", Section::Activity.href(), query.finish()),
         outcome,
         tone,
-        rule: calls.rule.as_deref().map_or_else(mode, str::to_owned),
+        rule: decider(calls),
         calls: calls.calls,
+    }
+}
+
+/// Returns the rule or the mode that decides calls, in words; empty if neither is known.
+fn decider(calls: &ReplayedCalls) -> String {
+    match (calls.layer, calls.rule.as_deref(), calls.mode) {
+        (PolicyLayer::Key, Some(rule), _) => format!("{rule}, of a key's own rules"),
+        (PolicyLayer::Deployment, Some(rule), _) => format!("{rule}, of the deployment's rules"),
+        (_, Some(rule), _) => rule.to_owned(),
+        (PolicyLayer::BuiltIn, None, _) => "built in, whatever the rules say".to_owned(),
+        (_, None, Some(PolicyMode::Observe)) => "risk, as in by_risk".to_owned(),
+        (_, None, Some(mode)) => format!("mode {}", mode.as_str()),
+        (_, None, None) => String::new(),
     }
 }
 
@@ -119,8 +131,8 @@ fn line(calls: &ReplayedCalls) -> ReplayLine {
 fn words(outcome: PastOutcome) -> (&'static str, &'static str) {
     match outcome {
         PastOutcome::Allowed => ("run", "good"),
-        PastOutcome::WouldAsk => ("would be asked", "open"),
-        PastOutcome::WouldDeny => ("would be denied", "bad"),
+        PastOutcome::WouldAsk => ("run, and would be asked", "open"),
+        PastOutcome::WouldDeny => ("run, and would be denied", "bad"),
         PastOutcome::Asked => ("asked", "open"),
         PastOutcome::Denied => ("denied", "bad"),
         PastOutcome::Unknown => ("unknown", "held"),
