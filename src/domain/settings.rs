@@ -3,9 +3,11 @@
 mod about;
 mod accepted;
 mod stored;
+mod unmatched;
 
 pub use self::about::{about, about_word};
 pub use self::accepted::{accepted, names_of_tenants, words};
+pub use self::unmatched::unmatched_tools;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

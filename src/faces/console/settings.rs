@@ -5,8 +5,9 @@ mod fields;
 use std::sync::Arc;
 
 use askama::Template;
-use axum::response::Response;
+use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use self::fields::{SettingField, TypedSettings, own_values};
@@ -21,6 +22,8 @@ use crate::gateway::GatewayError;
 
 /// Parameters of the page.
 const PARAMS: ParamNames = &[DONE];
+/// Setting with a list of tools.
+const ALLOWED_TOOLS: &str = "allowed_tools";
 /// Memory of the page, in bytes: as loaded, and as text.
 const PAGE_MEMORY_BYTES: usize = 512 * 1024;
 
@@ -33,7 +36,7 @@ struct SettingsPage {
     /// Values that the tenant sets itself, as JSON: the form tells by them what it changes.
     was: String,
     fields: Vec<SettingField>,
-    /// Settings that somebody else changed meanwhile; `None` if nobody did.
+    /// Settings that were changed since the form was made; `None` if it was in time.
     conflict: Option<Vec<String>>,
     /// Reason why the form was not accepted; `None` if it was.
     failure: Option<String>,
@@ -43,7 +46,7 @@ struct SettingsPage {
 
 /// Form that changed nothing, to be shown again.
 enum FormAgain {
-    /// Somebody else was faster.
+    /// Settings were changed since the form was made.
     Late {
         /// Values that the tenant set itself when the form was made.
         was: Map<String, Value>,
@@ -86,6 +89,7 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
         done: notice(visit, &params),
     };
     let mut was = own_values(&read);
+    let warning = tools_warning(visit, &was).await?;
     let (typed, status, faulty) = match again {
         None => (TypedSettings::new(), StatusCode::OK, None),
         Some(FormAgain::Late { was: before, patch }) => {
@@ -108,16 +112,37 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
     if let Some(field) = page.fields.iter_mut().find(|field| faulty.as_deref() == Some(field.name)) {
         field.fault.clone_from(&page.failure);
     }
+    if let Some(field) = page.fields.iter_mut().find(|field| field.name == ALLOWED_TOOLS) {
+        field.warning = warning;
+    }
     visit.show(status, &page).await
 }
 
+/// Returns a warning about the tools that these values allow; `None` if they allow one, or say nothing about it.
+///
+/// # Errors
+/// Error of the use case.
+async fn tools_warning(
+    visit: &PageVisit,
+    values: &Map<String, Value>,
+) -> Result<Option<String>, GatewayError> {
+    let globs = values.get(ALLOWED_TOOLS).and_then(|value| Vec::<String>::deserialize(value).ok());
+    match globs {
+        Some(globs) => visit.gateway().tenants.lint_allowed_tools(visit.caller(), &globs).await,
+        None => Ok(None),
+    }
+}
+
 /// Returns the address of the page with the notice of a form that asked for these changes.
-fn href_after(visit: &PageVisit, patch: &Map<String, Value>) -> String {
+async fn href_after(visit: &PageVisit, patch: &Map<String, Value>) -> String {
     let names: Vec<&str> = settings::names_of_tenants().filter(|name| patch.contains_key(*name)).collect();
-    let notice = match names.as_slice() {
+    let mut notice = match names.as_slice() {
         [] => "Nothing differed; nothing was changed.".to_owned(),
         names => format!("Changed: {}.", names.join(", ")),
     };
+    if let Ok(Some(warning)) = tools_warning(visit, patch).await {
+        notice.push_str(&format!(" But {warning}"));
+    }
     with_notice(visit, Section::Settings.href(), &notice)
 }
 
@@ -139,7 +164,8 @@ pub(super) async fn update(visit: PageVisit) -> Response {
             let version = visit.field("version").parse().ok();
             show_again(visit, FormAgain::Faulty { was, version, field, message }).await
         }
-        done => visit.answer_act(Section::Settings, &href_after(&visit, &asked), done),
+        Ok(()) => Redirect::to(&href_after(&visit, &asked).await).into_response(),
+        Err(error) => visit.failed(Section::Settings, &error),
     }
 }
 

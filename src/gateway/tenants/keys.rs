@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::Tenants;
 use super::authenticate::{KEY_PREFIX, hash_key};
 use crate::domain::id::{IdentityId, KeyId};
-use crate::domain::settings::{Scope, SettingError, Settings, read_back};
+use crate::domain::settings::{Scope, SettingError, Settings, read_back, unmatched_tools};
 use crate::domain::tenant::{Action, Role};
 use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
@@ -287,5 +287,20 @@ impl Tenants {
         self.store.patch_settings(tenant.id, key, patch, at).await.map_err(store)?;
         self.refresh(tenant.id, RevisionKind::Access).await;
         self.read_settings(caller, key).await
+    }
+
+    /// Returns a warning about a value of `allowed_tools` that matches none of the tenant's tools that are known now; `None` if it is fine.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, or [`GatewayError::Invalid`] without a tenant.
+    pub async fn lint_allowed_tools(
+        &self,
+        caller: &Caller,
+        globs: &[String],
+    ) -> Result<Option<String>, GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let catalogue = caller.tenant()?.catalogue();
+        let lint = || unmatched_tools(globs, &catalogue.tool_names().collect::<Vec<_>>());
+        Ok(self.upstreams.in_turn(caller.tenant_id().0, lint).await)
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden};
-use crate::support::{Stage, Visitor};
+use crate::support::{Stage, Upstream, Visitor, upstream};
 
 /// The fields of the form, as a browser sends them back.
 fn fields(page: &str) -> Vec<(String, String)> {
@@ -103,8 +103,9 @@ async fn settings_change_and_say_who_was_faster() {
     late.expect(409);
     assert_harmless(&late.text);
     assert!(
-        late.text.contains("changed by somebody else: rate_limit")
-            && !late.text.contains("changed by somebody else: max_operation"),
+        late.text.contains("Settings were changed meanwhile")
+            && late.text.contains("changed meanwhile: rate_limit")
+            && !late.text.contains("changed meanwhile: max_operation"),
         "{late:?}"
     );
     assert_eq!(read().await["max_operation"]["value"], "write");
@@ -124,6 +125,11 @@ async fn settings_change_and_say_who_was_faster() {
     for (name, value, says) in [
         ("rate_limit", "many", "rate_limit must be"),
         ("rate_limit", "0", "rate_limit must be"),
+        (
+            "activity_retention_days",
+            "0",
+            "activity_retention_days must be a whole number of days from 1 to 3650; leave it empty to inherit",
+        ),
         (
             "allowed_tools",
             "files",
@@ -156,6 +162,32 @@ async fn settings_change_and_say_who_was_faster() {
         refused.expect(400);
         assert_harmless(&refused.text);
         assert!(refused.text.contains(&escaped(text)), "{text}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_allows_no_tool_is_warned_about() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("zoo", &upstream).await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let warning = "allowed_tools matches none of the 6 tools that are known now: no key sees a tool.";
+    for (list, is_warned, meant) in [
+        (r#"["op-"]"#, true, ""),
+        (r#"["zop:*"]"#, true, " Did you mean &#39;zoo:*&#39;?"),
+        (r#"["zop:*", "zoo:read*"]"#, false, ""),
+        ("", false, ""),
+    ] {
+        let page = visitor.get("/console/settings").await.text;
+        let done = send(&visitor, &page, &[("allowed_tools", list)]).await;
+        done.expect(303);
+        let shown = visitor.get(done.header("location")).await.text;
+        let notice = format!("Changed: allowed_tools. But {warning}{meant}");
+        assert_eq!(shown.contains(&notice), is_warned, "{shown}");
+        let again = visitor.get("/console/settings").await.text;
+        assert_eq!(again.contains(&format!("In force: {warning}{meant}")), is_warned, "{again}");
+        assert_harmless(&shown);
     }
 }
 

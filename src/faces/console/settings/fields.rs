@@ -39,6 +39,8 @@ pub(super) struct SettingField {
     pub(super) is_changed: bool,
     /// Reason why the value in the form was not accepted; `None` for a fine one.
     pub(super) fault: Option<String>,
+    /// Warning about the value in force; `None` without one.
+    pub(super) warning: Option<String>,
 }
 
 /// Values in a form that is shown again, by the names of settings. The other fields have what the tenant has.
@@ -78,6 +80,7 @@ impl SettingField {
             given,
             is_changed,
             fault: None,
+            warning: None,
         })
     }
 }
@@ -115,11 +118,11 @@ pub(super) fn own_values(read: &Map<String, Value>) -> Map<String, Value> {
     own.filter_map(|(name, member)| Some((name.clone(), member.get("value")?.clone()))).collect()
 }
 
-/// Returns why the value of a field was not accepted.
+/// Returns why the value of a field was not accepted. What the API says of `null` is said of an empty field.
 pub(super) fn fault(name: &str, message: &str) -> String {
-    match name {
-        "allowed_tools" | "host_prompts" => wrong(name),
-        _ => message.to_owned(),
+    match settings::accepted(name) {
+        Some(_) => wrong(name),
+        None => message.to_owned(),
     }
 }
 
@@ -195,6 +198,12 @@ mod tests {
             fault,
             "rate_limit must be a whole number of attempts per minute, at least 1; leave it empty to inherit"
         );
+        let of_null = "activity_retention_days must be a whole number of days from 1 to 3650, or null";
+        assert_eq!(
+            super::fault("activity_retention_days", of_null),
+            "activity_retention_days must be a whole number of days from 1 to 3650; leave it empty to inherit"
+        );
+        assert_eq!(super::fault("version", "the form has no version"), "the form has no version");
         let fault = changed(&[("host_prompts", "write")]).unwrap_err();
         assert!(fault.starts_with(r#"host_prompts must be a JSON list, such as ["write"]: "#), "{fault}");
     }

@@ -1,0 +1,49 @@
+//! Warning about a list of globs that leaves keys without tools.
+
+use crate::domain::{glob, near};
+
+/// Most comparisons of a glob with a tool. Longer lists get no warning.
+const COMPARISONS_MAX: usize = 2_000_000;
+/// Globs for which a near name is searched, the first ones: each search reads all names.
+const MEANT_MAX: usize = 5;
+
+/// Returns a warning about a value of `allowed_tools` that matches none of the `known` tools; `None` if it matches one, or no tool is known.
+pub fn unmatched_tools(globs: &[String], known: &[&str]) -> Option<String> {
+    let is_short = globs.len().saturating_mul(known.len()) <= COMPARISONS_MAX;
+    let matches_one = || globs.iter().any(|glob| known.iter().any(|tool| glob::matches(glob, tool)));
+    if known.is_empty() || !is_short || matches_one() {
+        return None;
+    }
+    let meant = globs.iter().take(MEANT_MAX).find_map(|glob| near::tool(glob, known));
+    let meant = meant.map_or_else(String::new, |meant| format!(" Did you mean '{meant}'?"));
+    let of = match known.len() {
+        1 => "does not match the 1 tool that is".to_owned(),
+        number => format!("matches none of the {number} tools that are"),
+    };
+    Some(format!("allowed_tools {of} known now: no key sees a tool.{meant}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_that_match_nothing_are_found() {
+        let warning = |globs: &[&str], known: &[&str]| {
+            let globs: Vec<String> = globs.iter().map(|glob| (*glob).to_owned()).collect();
+            unmatched_tools(&globs, known)
+        };
+        let known = ["op-first:read", "op-first:write"];
+        let none = "allowed_tools matches none of the 2 tools that are known now: no key sees a tool.";
+        assert_eq!(warning(&["op-"], &known).as_deref(), Some(none));
+        assert_eq!(warning(&[], &known).as_deref(), Some(none));
+        let meant = format!("{none} Did you mean 'op-first:*'?");
+        assert_eq!(warning(&["nothing", "op-frst:*"], &known), Some(meant));
+        let one = warning(&["x:*"], &["a:b"]).unwrap();
+        assert!(one.starts_with("allowed_tools does not match the 1 tool that is known now"), "{one}");
+        for globs in [&["op-*"][..], &["x:*", "*:read"], &["*"]] {
+            assert_eq!(warning(globs, &known), None, "{globs:?}");
+        }
+        assert_eq!(warning(&["x:*"], &[]), None);
+    }
+}
