@@ -164,6 +164,10 @@ async fn subject_blocked(visit: &PageVisit) -> Result<(), GatewayError> {
     };
     let (gateway, attempt) = (Arc::clone(visit.gateway()), visit.attempt().clone());
     let work = async move {
+        if issuer.is_empty() || subject.is_empty() {
+            let text = "Issuer and subject are both needed: the name of the identity provider here, and the claim of the person's token.";
+            return Err(GatewayError::Invalid { field: None, message: text.to_owned() });
+        }
         let (person, _) = gateway.tenants.block_subject(&attempt.caller, (&issuer, &subject)).await?;
         gateway.consent.withdraw_of(&attempt, KeyId::of_identity(IdentityId(person.id))).await
     };

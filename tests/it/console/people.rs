@@ -44,12 +44,16 @@ async fn a_person_is_blocked_and_the_session_ends() {
     assert!(admin.get("/console/people").await.text.contains("nobody-yet"));
     for (path, fields, status) in [
         ("/console/identities/block", vec![("issuer", "none"), ("subject", "x")], 404),
-        ("/console/identities/block", vec![("issuer", "corp")], 400),
         ("/console/identities/x/block", vec![], 404),
         ("/console/identities/0199aaaa-0000-7000-8000-000000000001/block", vec![], 404),
         ("/console/identities/x/explode", vec![], 404),
     ] {
         admin.post(path, &fields).await.expect(status);
+    }
+    for fields in [vec![], vec![("issuer", "corp")], vec![("issuer", " "), ("subject", "x")]] {
+        let refused = admin.post("/console/identities/block", &fields).await;
+        refused.expect(400);
+        assert!(refused.text.contains("Issuer and subject are both needed"), "{refused:?}");
     }
     for what in ["identities.block", "identities.unblock", "identities.block_subject"] {
         tenant.records(&format!("tool={what}&source=console&status=success"), 1).await;
