@@ -180,6 +180,34 @@ async fn pages_can_be_used_without_eyes_or_mouse_in_every_role() {
 }
 
 #[tokio::test]
+async fn tables_of_a_policy_and_of_a_key_fit_a_phone() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = hostile(&stage).await;
+    let admin = tenant.key(&json!({"role": "admin", "owner": "o".repeat(100), "name": "laptop"})).await;
+    let visitor = Visitor::with_key(&stage.gateway, &admin).await;
+    let fields = [("version", "1"), ("mode", "deny_unless_allowed"), ("rules", "[]")];
+    visitor.post("/console/policy/update", &fields).await.expect(303);
+    let mut browser = logged_in(&visitor).await;
+    browser.resize(PHONE.0).await;
+    for (path, shown) in [
+        ("/console/policy".to_owned(), ["Mode: ", "Rules: "]),
+        (format!("/console/keys/{}", admin.id), ["Value: ", "Set for: "]),
+    ] {
+        browser.open(&format!("{}{path}", visitor.base)).await;
+        let facts = browser
+            .evaluate(
+                "JSON.stringify([[...document.querySelectorAll('.scroll')].filter(s => s.scrollWidth > s.clientWidth).length,
+                    [...document.querySelectorAll('[data-is]')].map(c => c.dataset.is + ': ')])",
+            )
+            .await;
+        let (wide, heads): (usize, Vec<String>) = serde_json::from_str(facts.as_str().unwrap()).unwrap();
+        assert_eq!(wide, 0, "{path}: {facts}");
+        assert!(shown.iter().all(|head| heads.iter().any(|found| found == head)), "{path}: {facts}");
+    }
+    browser.close().await;
+}
+
+#[tokio::test]
 async fn an_approver_decides_with_a_click() {
     let stage = Stage::start().await;
     let (tenant, upstream) = hostile(&stage).await;
