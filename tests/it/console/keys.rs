@@ -88,7 +88,7 @@ async fn a_key_is_made_shown_once_replaced_and_revoked() {
         assert!(page.contains("laptop") && page.contains("ada") && !page.contains(&key), "{page}");
     }
     let shown = &page;
-    for part in ["in 29 d", "unannotated_tools", "<td data-is=\"Set for\">deployment</td>", "valid"] {
+    for part in ["in 30 d", "unannotated_tools", "<td data-is=\"Set for\">deployment</td>", "valid"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     let id = path.rsplit('/').next().unwrap();
