@@ -43,7 +43,10 @@ enum Command {
     Disable(One),
     /// Hide a server's tools from agents until a person has reviewed them
     Quarantine(One),
-    /// Release a server from quarantine: its tools, as they are now, count as approved
+    /// Release a server from quarantine
+    ///
+    /// The first release approves all tools as they are then. After a later one, changed and new tools still wait, unless the server
+    /// approves automatically.
     Unquarantine(One),
     /// List a server's tools now
     Refresh(One),

@@ -8,6 +8,7 @@ mod import;
 mod one;
 mod overrides;
 mod part;
+mod release;
 mod tool;
 
 pub(super) use self::acts::{on_list, on_named_tool, on_server, on_tool};

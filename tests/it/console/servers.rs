@@ -108,8 +108,10 @@ async fn a_changed_tool_is_reviewed_and_approved_by_its_pin() {
     assert!(page.contains("approved") && form_to(&page, "/approve").is_none(), "{page}");
 
     offer(&tenant, &upstream, vec![titled("after"), Tool::reads("other")]).await;
-    let question = visitor.get("/console/servers/up/release").await.text;
-    assert!(question.contains("The definition of 1 tool that waits (t) is approved"), "{question}");
+    let released = visitor.get("/console/servers/up/release").await;
+    released.expect(409);
+    assert!(released.text.contains("up is not in quarantine."), "{released:?}");
+    assert!(attributes(&released.text, "href").contains(&"/console/servers/up".to_owned()), "{released:?}");
     let list = visitor.get("/console/servers").await.text;
     assert!(list.contains("<strong>1 to review</strong>"), "{list}");
     let server = visitor.get("/console/servers/up").await.text;
@@ -156,6 +158,56 @@ async fn a_changed_tool_is_reviewed_and_approved_by_its_pin() {
     }
     visitor.get("/console/servers/up?tool=none").await.expect(404);
     visitor.get("/console/servers/up?tool=%00").await.expect(400);
+}
+
+#[tokio::test]
+async fn a_release_approves_what_its_question_says() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let upstream = Upstream::handshake(vec![titled("one")]).await;
+    tenant.add_with("up", &upstream, json!({"quarantined": true})).await;
+    let asked = async || {
+        let page = visitor.get("/console/servers/up").await.text;
+        let question = visitor.get("/console/servers/up/release").await;
+        question.expect(200);
+        assert_harmless(&question.text);
+        (page, question.text)
+    };
+    let release = async || visitor.post("/console/servers/up/unquarantine", &[]).await.expect(303);
+
+    // the first listing of a released server is its baseline
+    let (page, question) = asked().await;
+    assert!(page.contains("Releasing it approves every definition that waits, as it is then."), "{page}");
+    assert!(
+        question.contains("The definition of 1 tool that waits (t) is approved, as offered"),
+        "{question}"
+    );
+    release().await;
+    assert_eq!(tool(&tenant).await["state"], "approved");
+
+    // later ones are not
+    offer(&tenant, &upstream, vec![titled("two")]).await;
+    visitor.post("/console/servers/up/quarantine", &[]).await.expect(303);
+    let (page, question) = asked().await;
+    assert!(page.contains("Releasing it approves nothing: tools that wait"), "{page}");
+    let waits =
+        "1 tool (t) still waits after that: it is approved on its page. Agents can call its approved tools";
+    assert!(question.contains(waits), "{question}");
+    release().await;
+    assert_eq!(tool(&tenant).await["state"], "changed");
+
+    // but where changes are approved automatically
+    visitor.post("/console/servers/up/quarantine", &[]).await.expect(303);
+    tenant.platform.patch("/api/v1/servers/up", &json!({"auto_approve": true})).await.expect(200);
+    let (page, question) = asked().await;
+    assert!(page.contains("Releasing it approves every definition that waits"), "{page}");
+    assert!(
+        question.contains("The definition of 1 tool that waits (t) is approved, as offered"),
+        "{question}"
+    );
+    release().await;
+    assert_eq!(tool(&tenant).await["state"], "approved");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use axum::response::Response;
 use http::StatusCode;
 use uuid::Uuid;
 
-use super::{facts, field_of, href_of, href_of_tool, path_of, state_of, tone, tool};
+use super::{facts, field_of, href_of, href_of_tool, path_of, release, state_of, tone, tool};
 use crate::domain::id::{is_name, is_tool_name};
 use crate::domain::server_kind::ServerKind;
 use crate::domain::server_login::LoginState;
@@ -107,6 +107,8 @@ struct ServerPage {
     next_step: &'static str,
     buttons: Vec<ActButton>,
     is_quarantined: bool,
+    /// True if a release approves the definitions that wait.
+    release_approves: bool,
     /// True if the visitor may release the server.
     may_approve: bool,
     /// Login of the gateway at the server; `None` without one.
@@ -221,6 +223,7 @@ fn described(
         created: Moment::new(server.created_at, visit.now()),
         auto_approve: server.auto_approve,
         is_quarantined: server.quarantined,
+        release_approves: release::approves_all(server),
         may_approve: visit.gateway().servers.may_approve(visit.caller(), server),
         next_step: next_step(visit, server),
         error: last_error(server).map(|error| LongText::of(&error)),

@@ -6,18 +6,16 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::fields::{FormNotice, shown_url};
-use super::{commands, href_of, needs_name};
+use super::{commands, href_of, needs_name, release};
 use crate::domain::id::is_name;
 use crate::domain::server_kind::ServerKind;
 use crate::domain::server_url::masked;
 use crate::domain::tenant::Action;
-use crate::domain::tool::PinState;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::{PageVisit, status_of};
 use crate::faces::console::question::{ActQuestion, QuestionPage};
-use crate::faces::console::text::{short, size};
-use crate::faces::query::cursor::{DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
+use crate::faces::console::text::size;
 use crate::faces::query::params::{NONE, ParamNames, Params};
 use crate::gateway::{GatewayError, OWN_LIMITS, ServerView};
 
@@ -30,12 +28,6 @@ const LINES: usize = 100;
 const LINES_MAX: usize = 500;
 /// Memory of a line of the log, in bytes: as loaded, and as text.
 const LINE_MEMORY_BYTES: usize = 8 * 1024;
-
-/// Most tools that are looked at for the names of those that wait, and the most names in a question.
-const TOOLS_LOOKED_AT: i64 = 100;
-const NAMED_MAX: usize = 10;
-/// Longest name of a tool in a question, in characters.
-const NAME_CHARS_MAX: usize = 80;
 
 /// Limit that a server may set for itself.
 struct LimitField {
@@ -128,7 +120,7 @@ pub(in crate::faces::console) async fn show(
             visit.answer_read(("servers.inspect", known.as_deref()), Section::Servers, page)
         }
         "release" => {
-            let page = release(&visit, &name).await;
+            let page = release::ask(&visit, &name).await;
             visit.answer_read(("servers.inspect", known.as_deref()), Section::Servers, page)
         }
         "remove_oauth" => {
@@ -147,7 +139,10 @@ pub(in crate::faces::console) async fn show(
 }
 
 /// Returns the server of a page for those who may change it.
-async fn server(visit: &PageVisit, name: &str) -> Result<ServerView, GatewayError> {
+///
+/// # Errors
+/// Error of the role, or of the read.
+pub(super) async fn server(visit: &PageVisit, name: &str) -> Result<ServerView, GatewayError> {
     visit.caller().authorise(Action::ChangeServers)?;
     visit.needs_tenant()?;
     needs_name(name)?;
@@ -244,54 +239,6 @@ async fn remove(visit: &PageVisit, name: &str) -> Result<Response, GatewayError>
     ask(visit, server.name, question).await
 }
 
-async fn release(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
-    visit.given(NONE)?;
-    let server = server(visit, name).await?;
-    if !visit.gateway().servers.may_approve(visit.caller(), &server) {
-        let text = "Somebody else than who added this server releases it, with the role operator or admin.";
-        return Err(GatewayError::Forbidden(text.to_owned()));
-    }
-    let states = visit.caller().catalogue().map(|catalogue| catalogue.states());
-    let waiting =
-        states.and_then(|states| states.get(&server.name).map(|state| state.pending + state.changed));
-    let named = match waiting {
-        Some(0) => String::new(),
-        _ => names_of_waiting(visit, &server.name).await?,
-    };
-    let tools = match waiting {
-        Some(0) => String::new(),
-        None => "Definitions of tools that wait are".to_owned(),
-        Some(1) => format!("The definition of 1 tool that waits{named} is"),
-        Some(number) => format!("The definitions of {number} tools that wait{named} are"),
-    };
-    let question = ActQuestion {
-        act: format!("Release {} from quarantine", server.name),
-        says: match tools.as_str() {
-            "" => "No definition waits. Agents can call its approved tools from then on.".into(),
-            tools => format!(
-                "{tools} approved, as offered when you press, and agents can call the tools from then on. Read them first, on the page of \
-                 the server. Blocked tools stay blocked."
-            )
-            .into(),
-        },
-        keep: "Keep it in quarantine",
-        verb: "unquarantine",
-    };
-    ask(visit, server.name, question).await
-}
-
-/// Returns the names of some tools whose definitions wait, in brackets; empty if none is among the first.
-async fn names_of_waiting(visit: &PageVisit, server: &str) -> Result<String, GatewayError> {
-    visit.expect(DEFINITIONS_MEMORY_BYTES).await?;
-    let bounds = (TOOLS_LOOKED_AT, DEFINITIONS_BYTES_MAX);
-    let tools = visit.gateway().servers.list_server_tools(visit.caller(), server, "", bounds).await?;
-    let mut waiting = tools.iter().filter(|tool| matches!(tool.state, PinState::Pending | PinState::Changed));
-    let names: Vec<String> =
-        waiting.by_ref().take(NAMED_MAX).map(|tool| short(&tool.name, NAME_CHARS_MAX)).collect();
-    let more = if waiting.next().is_some() { ", …" } else { "" };
-    Ok(if names.is_empty() { String::new() } else { format!(" ({}{more})", names.join(", ")) })
-}
-
 async fn remove_oauth(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
     visit.given(NONE)?;
     let server = server(visit, name).await?;
@@ -309,7 +256,15 @@ async fn remove_oauth(visit: &PageVisit, name: &str) -> Result<Response, Gateway
     ask(visit, server.name, question).await
 }
 
-async fn ask(visit: &PageVisit, name: String, question: ActQuestion) -> Result<Response, GatewayError> {
+/// Shows a question about a server.
+///
+/// # Errors
+/// `overloaded` if there is no memory for the page.
+pub(super) async fn ask(
+    visit: &PageVisit,
+    name: String,
+    question: ActQuestion,
+) -> Result<Response, GatewayError> {
     let href = href_of(&name);
     let page = QuestionPage::new(visit, Section::Servers, (name, href), question);
     visit.show(StatusCode::OK, &page).await

@@ -56,7 +56,7 @@ struct ToolPage {
     /// Path of the form that approves the definition; `None` without the right, if there is nothing to approve, and
     /// for a definition that is not shown whole.
     approve: Option<String>,
-    /// True if the visitor's role approves definitions, and not those of this server: the same person added it.
+    /// True if the visitor's role approves definitions, and not those of this server: the same person added it, or moved it last.
     is_others_to_approve: bool,
     /// Path of the form that blocks the tool; `None` without the right, and for a blocked one.
     block: Option<String>,

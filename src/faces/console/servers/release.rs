@@ -1,0 +1,136 @@
+//! The question whether a server leaves quarantine, and what becomes of the definitions that wait there.
+
+use axum::response::Response;
+
+use super::{href_of, part};
+use crate::domain::tool::PinState;
+use crate::faces::console::nav::Section;
+use crate::faces::console::page_visit::PageVisit;
+use crate::faces::console::question::ActQuestion;
+use crate::faces::console::text::short;
+use crate::faces::query::cursor::{DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
+use crate::faces::query::params::NONE;
+use crate::gateway::{GatewayError, ServerView};
+
+/// Most tools that are looked at for the names of those that wait, and the most names in a question.
+const TOOLS_LOOKED_AT: i64 = 100;
+const NAMED_MAX: usize = 10;
+/// Longest name of a tool in a question, in characters.
+const NAME_CHARS_MAX: usize = 80;
+
+/// Returns whether a release approves the definitions that wait: the first listing of a released server is its baseline, and
+/// later ones approve where the server is set to.
+pub(super) fn approves_all(server: &ServerView) -> bool {
+    !server.baselined || server.auto_approve
+}
+
+/// Returns the number of a server's tools that wait for a decision; `None` if this replica does not know it.
+pub(super) fn waiting_at(visit: &PageVisit, server: &str) -> Option<usize> {
+    let states = visit.caller().catalogue()?.states();
+    states.get(server).map(|state| state.pending + state.changed)
+}
+
+/// Shows the question, or that there is nothing to release.
+///
+/// # Errors
+/// Error of the role or of separation of duties, or of the read.
+pub(super) async fn ask(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
+    visit.given(NONE)?;
+    let server = part::server(visit, name).await?;
+    if !server.quarantined {
+        let text = format!("{} is not in quarantine.", server.name);
+        let link = (&*href_of(&server.name), &*server.name);
+        let error = GatewayError::Conflict(text.clone());
+        return Ok(visit.failed_at(Section::Servers, &error, &text, link));
+    }
+    if !visit.gateway().servers.may_approve(visit.caller(), &server) {
+        let text = "Somebody else than who added or last moved this server releases it, with the role operator or admin.";
+        return Err(GatewayError::Forbidden(text.to_owned()));
+    }
+    let waiting = waiting_at(visit, &server.name);
+    let named = match waiting {
+        Some(0) => String::new(),
+        _ => names_of_waiting(visit, &server.name).await?,
+    };
+    let question = ActQuestion {
+        act: format!("Release {} from quarantine", server.name),
+        says: consequences(&server, waiting, &named).into(),
+        keep: "Keep it in quarantine",
+        verb: "unquarantine",
+    };
+    part::ask(visit, server.name, question).await
+}
+
+/// Returns what a release of a server does, at which this number of tools waits. `named`: names of some of them, in brackets.
+fn consequences(server: &ServerView, waiting: Option<usize>, named: &str) -> String {
+    const THEN: &str = "Agents can call its approved tools from then on.";
+    match waiting {
+        Some(0) if !server.baselined => {
+            "No definition is known yet. Those of its first listing are approved, whatever they are, and agents can call the tools \
+             from then on."
+                .to_owned()
+        }
+        Some(0) => format!("No definition waits. {THEN}"),
+        waiting if approves_all(server) => {
+            let tools = match waiting {
+                None => "Definitions of tools that wait are".to_owned(),
+                Some(1) => format!("The definition of 1 tool that waits{named} is"),
+                Some(number) => format!("The definitions of {number} tools that wait{named} are"),
+            };
+            let when = if server.enabled { "you press" } else { "the server is enabled" };
+            format!(
+                "{tools} approved, as offered when {when}, and agents can call the tools from then on. Read them first, on the page \
+                 of the server. Blocked tools stay blocked."
+            )
+        }
+        None => format!("Tools whose definitions wait{named} still wait after that: each is approved on its page. {THEN}"),
+        Some(1) => format!("1 tool{named} still waits after that: it is approved on its page. {THEN}"),
+        Some(number) => {
+            format!("{number} tools{named} still wait after that: each is approved on its page. {THEN}")
+        }
+    }
+}
+
+/// Returns the names of some tools whose definitions wait, in brackets; empty if none is among the first.
+async fn names_of_waiting(visit: &PageVisit, server: &str) -> Result<String, GatewayError> {
+    visit.expect(DEFINITIONS_MEMORY_BYTES).await?;
+    let bounds = (TOOLS_LOOKED_AT, DEFINITIONS_BYTES_MAX);
+    let tools = visit.gateway().servers.list_server_tools(visit.caller(), server, "", bounds).await?;
+    let mut waiting = tools.iter().filter(|tool| matches!(tool.state, PinState::Pending | PinState::Changed));
+    let names: Vec<String> =
+        waiting.by_ref().take(NAMED_MAX).map(|tool| short(&tool.name, NAME_CHARS_MAX)).collect();
+    let more = if waiting.next().is_some() { ", …" } else { "" };
+    Ok(if names.is_empty() { String::new() } else { format!(" ({}{more})", names.join(", ")) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_says_what_becomes_of_definitions_that_wait() {
+        let says = |(baselined, auto_approve): (bool, bool), waiting: Option<usize>| {
+            let server = ServerView { baselined, auto_approve, ..ServerView::example() };
+            consequences(&server, waiting, if waiting == Some(0) { "" } else { " (t)" })
+        };
+        for takes in [(false, false), (false, true), (true, true)] {
+            assert!(
+                says(takes, Some(1)).starts_with("The definition of 1 tool that waits (t) is approved, as")
+            );
+            assert!(
+                says(takes, None)
+                    .starts_with("Definitions of tools that wait are approved, as offered when you press")
+            );
+        }
+        assert!(says((false, false), Some(0)).contains("first listing are approved, whatever they are"));
+        assert!(says((true, true), Some(0)).starts_with("No definition waits. Agents"));
+        let (one, two, some) =
+            (says((true, false), Some(1)), says((true, false), Some(2)), says((true, false), None));
+        assert!(
+            one.starts_with("1 tool (t) still waits after that: it is approved on its page. Agents"),
+            "{one}"
+        );
+        assert!(two.starts_with("2 tools (t) still wait after that: each is approved"), "{two}");
+        assert!(some.contains("still wait after that"), "{some}");
+    }
+}
