@@ -83,7 +83,28 @@ async fn a_program_is_chosen_from_those_of_the_deployment_and_its_log_is_read() 
     let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
     let page = visitor.get("/console/servers").await.text;
     assert!(page.contains("<option value=\"prog\">") && !page.contains("theirs"), "{page}");
-    // fields of the other kind do not matter
+    assert!(page.contains("<option value=\"\">none</option>"), "{page}");
+    // what belongs to the other kind is not left out silently
+    let plain = "http://127.0.0.1:1/mcp";
+    for (kind, url, headers, command, says) in [
+        ("stdio", plain, "", "prog", "An address is for a server of kind http."),
+        ("stdio", plain, "", "", "An address is for a server of kind http."),
+        ("stdio", "", "X-One: 1", "prog", "Headers are for a server of kind http."),
+        ("http", plain, "", "prog", "A program is for a server of kind stdio."),
+        ("stdio", "", "", "", "command"),
+        ("http", "", "", "", "Give the whole address"),
+    ] {
+        let fields =
+            [("name", "up"), ("kind", kind), ("command", command), ("url", url), ("headers", headers)];
+        let page = visitor.post("/console/servers/create", &fields).await;
+        page.expect(400);
+        assert_harmless(&page.text);
+        assert!(page.text.contains(says), "{kind}: {page:?}");
+        assert!(attributes(&page.text, "value").contains(&url.to_owned()), "{page:?}");
+        let chosen = page.text.contains("<option value=\"prog\" selected>");
+        assert_eq!(chosen, !command.is_empty(), "{page:?}");
+    }
+    assert_eq!(tenant.platform.items("/api/v1/servers").await.len(), 0);
     let fields = [("name", "up"), ("kind", "stdio"), ("command", "prog"), ("url", ""), ("headers", "")];
     visitor.post("/console/servers/create", &fields).await.expect(303);
     assert!(visitor.get("/console/servers/up").await.text.contains("connected"));

@@ -17,18 +17,12 @@ use crate::gateway::{GatewayError, ServerRequest, ServerView};
 /// Error of the role, of a field, or of the use case.
 pub(super) async fn made(visit: &PageVisit) -> Result<ServerView, GatewayError> {
     let field = |name| text(visit, name);
-    let kind = field("kind").unwrap_or_default();
-    let [url, command] = match kind.as_str() {
-        // the form has the fields of both kinds
-        "http" => [field("url"), None],
-        "stdio" => [None, field("command")],
-        _ => [field("url"), field("command")],
-    };
+    // the form has the fields of both kinds: those of the other one are refused
     let new = NewServerForm {
         name: field("name").unwrap_or_default(),
-        kind,
-        url,
-        command,
+        kind: field("kind").unwrap_or_default(),
+        url: field("url"),
+        command: field("command"),
         headers: headers(visit.field("headers")).map(Some),
         enabled: None,
         auto_approve: field("auto_approve").map(|word| word == "true"),

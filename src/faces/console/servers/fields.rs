@@ -79,13 +79,37 @@ impl FormNotice {
             (false, false) => None,
         };
         let (says, next_step) = match error {
-            GatewayError::Invalid { field: Some(field), message } if field == "url" => {
-                url_fault(&text(visit, "url").unwrap_or_default(), message)
+            GatewayError::Invalid { field: Some(field), message } => {
+                let foreign = field_of_other_kind(visit.field("kind"), field, text(visit, field).is_some());
+                match foreign {
+                    Some(fault) => fault,
+                    None if field == "url" => url_fault(&text(visit, "url").unwrap_or_default(), message),
+                    None => (message.clone(), ""),
+                }
             }
             error => (error.to_string(), ""),
         };
         FormNotice { says, next_step, left_out }
     }
+}
+
+/// Returns the fault of a field that servers of the chosen kind do not have, and what to do about it. `None` for one that they have, and
+/// for one that is not given.
+fn field_of_other_kind(kind: &str, field: &str, is_given: bool) -> Option<(String, &'static str)> {
+    let (says, next_step) = match (kind, field) {
+        _ if !is_given => return None,
+        ("stdio", "url") => {
+            ("An address is for a server of kind http.", "Choose the kind http, or empty the address.")
+        }
+        ("stdio", "headers") => {
+            ("Headers are for a server of kind http.", "Choose the kind http, or empty the headers.")
+        }
+        ("http", "command") => {
+            ("A program is for a server of kind stdio.", "Choose the kind stdio, or no program.")
+        }
+        _ => return None,
+    };
+    Some((says.to_owned(), next_step))
 }
 
 /// Returns the fault of an address in sentences for a person, and what to do about it.
