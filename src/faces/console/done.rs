@@ -21,3 +21,11 @@ pub(super) fn with_notice(visit: &PageVisit, path: &str, notice: &str) -> String
     let note = Serializer::new(String::new()).append_pair(DONE, &note).finish();
     format!("{path}{}{note}", if path.contains('?') { '&' } else { '?' })
 }
+
+/// Returns the notice of a form that changed what these names say, which may be nothing.
+pub(super) fn changed_notice(names: &[&str]) -> String {
+    match names {
+        [] => "Nothing differed; nothing was changed.".to_owned(),
+        names => format!("Changed: {}.", names.join(", ")),
+    }
+}

@@ -36,6 +36,7 @@ mod settings;
 mod tenants;
 mod text;
 mod trial;
+mod was;
 
 use std::sync::Arc;
 

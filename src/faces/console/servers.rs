@@ -9,6 +9,7 @@ mod one;
 mod overrides;
 mod part;
 mod release;
+mod settings;
 mod tool;
 
 pub(super) use self::acts::{on_list, on_named_tool, on_server, on_tool};

@@ -12,9 +12,10 @@ use serde_json::{Map, Value};
 
 use self::fields::{SettingField, TypedSettings, own_values};
 use super::act::{VisitorAct, perform};
-use super::done::{DONE, notice, with_notice};
+use super::done::{DONE, changed_notice, notice, with_notice};
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
+use super::was::{differing, was};
 use crate::domain::settings;
 use crate::domain::tenant::Action;
 use crate::faces::query::params::{ParamNames, Params};
@@ -93,7 +94,7 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
     let (typed, status, faulty) = match again {
         None => (TypedSettings::new(), StatusCode::OK, None),
         Some(FormAgain::Late { was: before, patch }) => {
-            page.conflict = Some(changed_since(&before, &was));
+            page.conflict = Some(differing(settings::names_of_tenants(), &before, &was));
             (fields::typed_of(&patch), StatusCode::CONFLICT, None)
         }
         Some(FormAgain::Faulty { was: before, version, field, message }) => {
@@ -136,26 +137,17 @@ async fn tools_warning(
 /// Returns the address of the page with the notice of a form that asked for these changes.
 async fn href_after(visit: &PageVisit, patch: &Map<String, Value>) -> String {
     let names: Vec<&str> = settings::names_of_tenants().filter(|name| patch.contains_key(*name)).collect();
-    let mut notice = match names.as_slice() {
-        [] => "Nothing differed; nothing was changed.".to_owned(),
-        names => format!("Changed: {}.", names.join(", ")),
-    };
+    let mut notice = changed_notice(&names);
     if let Ok(Some(warning)) = tools_warning(visit, patch).await {
         notice.push_str(&format!(" But {warning}"));
     }
     with_notice(visit, Section::Settings.href(), &notice)
 }
 
-/// Returns the names of the settings whose own values differ.
-fn changed_since(was: &Map<String, Value>, own: &Map<String, Value>) -> Vec<String> {
-    let names = settings::names_of_tenants().filter(|name| was.get(*name) != own.get(*name));
-    names.map(str::to_owned).collect()
-}
-
 /// Changes settings, and shows them as they are then. Where somebody else was faster, or a value is not accepted, nothing is changed, and
 /// the page shows the form again, with what was typed.
 pub(super) async fn update(visit: PageVisit) -> Response {
-    let was = serde_json::from_str::<Map<String, Value>>(visit.field("was")).unwrap_or_default();
+    let was = was(&visit);
     let patch = fields::patch(|name| visit.field(name).to_owned(), &was);
     let asked = patch.as_ref().ok().cloned().unwrap_or_default();
     match changed(&visit, patch).await {

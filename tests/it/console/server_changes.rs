@@ -171,8 +171,10 @@ async fn settings_change_by_version_and_what_is_left_empty_stays() {
     send(of(&[("limits.queue", "7")])).await.expect(409);
 
     let version = hidden(&visitor.get("/console/servers/up/settings").await.text, "version");
+    let was = hidden(&visitor.get("/console/servers/up/settings").await.text, "was");
     let fields = [
         ("version", version.as_str()),
+        ("was", was.as_str()),
         ("url", &other.url),
         ("headers", "X-Two: s3cret-two"),
         ("auto_approve", "true"),

@@ -113,6 +113,65 @@ async fn a_form_of_settings_keeps_what_was_typed() {
 }
 
 #[tokio::test]
+async fn a_form_of_settings_takes_nothing_of_others_back() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add_with("up", &upstream, json!({"limits": {"concurrency": 3, "queue": 9}})).await;
+    let server = async || tenant.platform.get("/api/v1/servers/up").await.expect(200);
+    // the form of a page, with other limits where they are given
+    let send = async |page: &str, typed: &[(&str, &str)]| {
+        let mut fields = vec![
+            ("version".to_owned(), hidden(page, "version")),
+            ("was".to_owned(), hidden(page, "was")),
+            ("auto_approve".to_owned(), String::new()),
+        ];
+        for part in page.split("<input ").filter(|part| part.contains("name=\"limits.")) {
+            let part = format!(" {part}");
+            let name = attributes(&part, "name").remove(0);
+            let given = typed.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            fields.push((name, given.unwrap_or_else(|| attributes(&part, "value").remove(0))));
+        }
+        let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (&**name, &**value)).collect();
+        visitor.post("/console/servers/up/update", &fields).await
+    };
+    let page = visitor.get("/console/servers/up/settings").await.text;
+    let theirs = json!({"limits": {"concurrency": 4, "queue": 9}, "auto_approve": true});
+    tenant.platform.patch("/api/v1/servers/up", &theirs).await.expect(200);
+    // a fault comes first, and hides no conflict
+    let faulty = send(&page, &[("limits.queue", "many")]).await;
+    faulty.expect(400);
+    let late = send(&faulty.text, &[("limits.queue", "8")]).await;
+    late.expect(409);
+    assert_harmless(&late.text);
+    for says in [
+        "Somebody else changed the server meanwhile.",
+        "changed by somebody else: limits.concurrency",
+        "changed by somebody else: changed definitions",
+        "name=\"limits.queue\" value=\"8\"",
+        "name=\"limits.concurrency\" value=\"4\"",
+        "as now: approved automatically",
+    ] {
+        assert!(late.text.contains(says), "{says}: {late:?}");
+    }
+    assert_eq!(late.text.matches("changed by somebody else").count(), 2, "{late:?}");
+    assert_eq!(server().await["limits"], theirs["limits"]);
+    send(&late.text, &[]).await.expect(303);
+    let now = server().await;
+    assert_eq!(now["limits"], json!({"concurrency": 4, "queue": 8}));
+    assert_eq!(now["auto_approve"], true);
+    // what was switched is no field of the form, and says so
+    let page = visitor.get("/console/servers/up/settings").await.text;
+    tenant.platform.post("/api/v1/servers/up/quarantine", &json!({})).await.expect(200);
+    let late = send(&page, &[("limits.queue", "")]).await;
+    late.expect(409);
+    assert!(late.text.contains("changed by somebody else: state"), "{late:?}");
+    send(&late.text, &[]).await.expect(303);
+    assert_eq!(server().await["limits"], json!({"concurrency": 4}));
+}
+
+#[tokio::test]
 async fn a_file_adds_twenty_servers_at_most() {
     let stage = Stage::start().await;
     let tenant = stage.tenant("acme").await;

@@ -7,7 +7,9 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use super::fields::{can_be_mended, recorded};
-use super::{add, add_again, change, href_of, href_of_tool, import, needs_name, overrides, part, tool_of};
+use super::{
+    add, add_again, change, href_of, href_of_tool, import, needs_name, overrides, settings, tool_of,
+};
 use crate::domain::id::{is_name, is_tool_name};
 use crate::domain::overrides::Hints;
 use crate::domain::tenant::Action;
@@ -126,7 +128,7 @@ pub(in crate::faces::console) async fn on_server(
         && verb == "update"
         && can_be_mended(error)
     {
-        let page = part::settings_again(&visit, &name, error).await;
+        let page = settings::show(&visit, &name, Some(error)).await;
         return page.unwrap_or_else(|_| visit.failed(Section::Servers, error));
     }
     let to = match verb.as_str() {
@@ -139,7 +141,7 @@ pub(in crate::faces::console) async fn on_server(
 async fn act_on_server(visit: &PageVisit, name: &str, verb: &str) -> Result<(), GatewayError> {
     let verb = ServerVerb::parse(verb).ok_or(GatewayError::NotFound("page"))?;
     let mut act = VisitorAct { server: known(name), ..verb.act() };
-    let mut change = Ok(ServerChange::default());
+    let mut change = Ok(None);
     if verb == ServerVerb::Update {
         let asked = change::asked(visit);
         act = recorded(act, asked.body());
@@ -162,7 +164,10 @@ async fn act_on_server(visit: &PageVisit, name: &str, verb: &str) -> Result<(), 
             ServerVerb::Unquarantine => servers.release(&caller, &name).await,
             ServerVerb::Refresh => servers.refresh_server(&caller, &name, Reconnect::No).await,
             ServerVerb::Restart => servers.refresh_server(&caller, &name, Reconnect::Yes).await,
-            ServerVerb::Update => Box::pin(servers.update_server(&caller, &name, change?)).await,
+            ServerVerb::Update => match change? {
+                Some(change) => Box::pin(servers.update_server(&caller, &name, change)).await,
+                None => servers.get_server(&caller, &name).await,
+            },
             ServerVerb::Remove => return servers.remove_server(&caller, &name).await,
             ServerVerb::RemoveOauth => return servers.remove_oauth(&caller, &name).await,
             ServerVerb::Disconnect => {

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::settings::name_of_limit;
 use crate::domain::server_url::masked;
 use crate::faces::console::act::VisitorAct;
 use crate::faces::console::page_visit::PageVisit;
@@ -46,7 +47,7 @@ pub(super) fn checked(headers: &Map<String, Value>) -> Result<Headers, GatewayEr
 pub(super) fn limits(visit: &PageVisit) -> Result<Map<String, Value>, GatewayError> {
     let mut found = Map::new();
     for (name, max) in OWN_LIMITS {
-        let Some(given) = text(visit, &format!("limits.{name}")) else { continue };
+        let Some(given) = text(visit, &name_of_limit(name)) else { continue };
         let number = given.parse::<u64>().map_err(|_| {
             GatewayError::invalid(
                 format!("limits.{name}"),
@@ -64,6 +65,8 @@ pub(super) struct FormNotice {
     pub(super) says: String,
     /// Next step; empty where the fault names it.
     pub(super) next_step: &'static str,
+    /// Names of what somebody else changed meanwhile; `None` unless somebody did.
+    pub(super) changed: Option<Vec<String>>,
     /// Beginning of the sentence about what is not shown again; `None` if all is.
     pub(super) left_out: Option<&'static str>,
 }
@@ -71,13 +74,6 @@ pub(super) struct FormNotice {
 impl FormNotice {
     /// Creates the notice about a fault of the form that was sent.
     pub(super) fn of(visit: &PageVisit, error: &GatewayError) -> FormNotice {
-        let has_secret = text(visit, "url").is_some() && shown_url(visit).is_empty();
-        let left_out = match (text(visit, "headers").is_some(), has_secret) {
-            (true, true) => Some("Headers, and the address with its secret, are"),
-            (true, false) => Some("Headers are"),
-            (false, true) => Some("Addresses with a secret are"),
-            (false, false) => None,
-        };
         let (says, next_step) = match error {
             GatewayError::Invalid { field: Some(field), message } => {
                 let foreign = field_of_other_kind(visit.field("kind"), field, text(visit, field).is_some());
@@ -89,7 +85,24 @@ impl FormNotice {
             }
             error => (error.to_string(), ""),
         };
-        FormNotice { says, next_step, left_out }
+        FormNotice { says, next_step, changed: None, left_out: left_out(visit) }
+    }
+
+    /// Creates the notice that somebody else was faster, who changed what these names say.
+    pub(super) fn late(visit: &PageVisit, changed: Vec<String>) -> FormNotice {
+        let says = "Somebody else changed the server meanwhile.".to_owned();
+        FormNotice { says, next_step: "", changed: Some(changed), left_out: left_out(visit) }
+    }
+}
+
+/// Returns the beginning of the sentence about what of a form is not shown again; `None` if all is.
+fn left_out(visit: &PageVisit) -> Option<&'static str> {
+    let has_secret = text(visit, "url").is_some() && shown_url(visit).is_empty();
+    match (text(visit, "headers").is_some(), has_secret) {
+        (true, true) => Some("Headers, and the address with its secret, are"),
+        (true, false) => Some("Headers are"),
+        (false, true) => Some("Addresses with a secret are"),
+        (false, false) => None,
     }
 }
 
