@@ -13,6 +13,7 @@ use crate::domain::consent::ConsentState;
 use crate::domain::id::TenantId;
 use crate::domain::reason::Language;
 use crate::domain::tenant::Action;
+use crate::faces::query::server::last_error;
 use crate::gateway::{Caller, ConsentView, Gateway, GatewayError, ServerState};
 use crate::store::{CallSummary, ConsentFilter, ConsentOrder};
 
@@ -24,6 +25,10 @@ const REQUESTS_MAX: i64 = 5;
 const SERVERS_MAX: usize = 20;
 /// Most servers that are named beside what waits at them.
 const WAITING_SERVERS_MAX: usize = 10;
+/// Most servers that are read for their errors.
+const SERVERS_READ: i64 = 100;
+/// Longest error in a list, in characters.
+const REASON_CHARS_MAX: usize = 200;
 /// Longest name in a list, in characters.
 const NAME_CHARS_MAX: usize = 80;
 
@@ -73,6 +78,8 @@ pub(super) struct TroubledServer {
     pub(super) href: String,
     /// Trouble in words.
     pub(super) trouble: &'static str,
+    /// Last error of the server; empty if there is none, or it was not read.
+    pub(super) reason: String,
 }
 
 /// Tool in a list.
@@ -148,6 +155,7 @@ impl Overview {
         let mut troubled: Vec<TroubledServer> = states.iter().filter_map(|state| trouble(*state)).collect();
         let more_troubled = troubled.len().saturating_sub(SERVERS_MAX);
         troubled.truncate(SERVERS_MAX);
+        add_reasons(gateway, caller, &mut troubled).await;
         let counted = match caller.role.may(Action::ReadOwnActivity) {
             true => hour(gateway, caller, now).await.map(Some),
             false => Ok(None),
@@ -249,7 +257,22 @@ fn trouble((name, state): (&str, &ServerState)) -> Option<TroubledServer> {
         name: name.to_owned(),
         href: format!("{}/{name}", Section::Servers.href()),
         trouble: "not connected",
+        reason: String::new(),
     })
+}
+
+/// Adds the last errors of servers in trouble, with one query. Those of servers beyond the first by name, or that cannot be read now, stay
+/// empty.
+async fn add_reasons(gateway: &Gateway, caller: &Caller, troubled: &mut [TroubledServer]) {
+    if troubled.is_empty() {
+        return;
+    }
+    let servers = gateway.servers.list_servers(caller, "", SERVERS_READ).await.unwrap_or_default();
+    for server in troubled {
+        let found = servers.iter().find(|found| found.name == server.name);
+        let error = found.and_then(last_error).map(|error| short(&error, REASON_CHARS_MAX));
+        server.reason = error.unwrap_or_default();
+    }
 }
 
 async fn hour(gateway: &Gateway, caller: &Caller, now: DateTime<Utc>) -> Result<HourOfCalls, GatewayError> {

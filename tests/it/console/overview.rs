@@ -129,6 +129,9 @@ async fn what_is_for_a_person_to_do_is_named() {
     for link in ["up\">1 tool to review", "up\">up<", "shut\">1 server in quarantine"] {
         assert!(waits.contains(&format!("<a href=\"/console/servers/{link}")), "{link}: {waits}");
     }
+    let error = tenant.platform.get("/api/v1/servers/gone").await.expect(200)["last_error"].clone();
+    let reason = format!("not connected</span> {}", escaped(error.as_str().unwrap()));
+    assert!(trouble.contains(&reason), "{reason}: {trouble}");
     assert!(
         !trouble.contains("/console/servers/up\""),
         "a server that is connected is in no trouble: {page}"
