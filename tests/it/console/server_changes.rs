@@ -277,7 +277,7 @@ async fn a_pasted_file_adds_what_can_be_added_and_says_the_rest() {
         ("away", "added, not listed"),
         ("bad", "not added"),
         ("refers", "not imported"),
-        ("files", "a program"),
+        ("files", "not added: a program"),
         ("日本", "not imported"),
         ("sse", "not imported"),
     ] {
@@ -289,6 +289,8 @@ async fn a_pasted_file_adds_what_can_be_added_and_says_the_rest() {
     );
     let names: Vec<Value> = tenant
         .platform
+    assert!(page.text.contains("whoever runs the gateway puts the entry below there"), "{page:?}");
+    assert_eq!(page.text.matches("is new-one here").count(), 1, "{page:?}");
         .items("/api/v1/servers")
         .await
         .into_iter()
@@ -303,7 +305,8 @@ async fn a_pasted_file_adds_what_can_be_added_and_says_the_rest() {
     let records = tenant.records("tool=servers.create&source=console", 4).await;
     assert!(!Value::from(records).to_string().contains("s3cret"));
     for (file, says) in [
-        ("", "JSON"),
+        ("", "The file is empty; nothing was added."),
+        (" \n", "The file is empty; nothing was added."),
         ("{}", "has no servers"),
         ("[mcp_servers.a]", "JSON"),
         (r#"{"mcpServers": "s3cret"}"#, "must be an object"),

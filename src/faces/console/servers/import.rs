@@ -29,6 +29,10 @@ const ADDED_MAX: usize = 20;
 /// Sign of a variable, whose value only the client of the file knows.
 const VARIABLE: &str = "${";
 
+/// Remark on a program: who does what next.
+const PROGRAM: &str = "the gateway runs only programs that its own file names: whoever runs the gateway puts the entry below there, and then you \
+     add the server at Servers, as kind stdio";
+
 /// Server of the file, and what came of it.
 struct ImportLine {
     /// Name in the file.
@@ -85,7 +89,11 @@ async fn imported(visit: &PageVisit) -> Result<Response, GatewayError> {
         perform(visit, VisitorAct::new("servers.create", Action::ChangeServers), async { Ok(()) }).await?;
     }
     visit.expect(PAGE_MEMORY_BYTES).await?;
-    let wrong = |fault| GatewayError::invalid("file", format!("The file {fault}; nothing was added."));
+    let wrong =
+        |fault: String| GatewayError::invalid("file", format!("The file {fault}; nothing was added."));
+    if visit.field("file").trim().is_empty() {
+        return Err(wrong("is empty".to_owned()));
+    }
     let file = ClientFile::read_json(visit.field("file")).map_err(wrong)?;
     let mut names = BTreeSet::new();
     let (mut lines, mut added) = (Vec::new(), 0);
@@ -179,9 +187,8 @@ async fn line(visit: &PageVisit, server: &FoundServer, name: &str, fate: Fate) -
             Err(error) => (line.word, line.tone, line.says) = ("not added", "bad", error.to_string()),
         },
         Fate::Program(entry) => {
-            "the gateway runs only programs that its operator names in the gateway's file"
-                .clone_into(&mut line.says);
-            (line.word, line.tone, line.entry) = ("a program", "open", Some(LongText::of(&entry)));
+            PROGRAM.clone_into(&mut line.says);
+            (line.word, line.tone, line.entry) = ("not added: a program", "open", Some(LongText::of(&entry)));
         }
         Fate::Left(word, why) => {
             (line.word, line.says) = (word, why);
@@ -189,6 +196,9 @@ async fn line(visit: &PageVisit, server: &FoundServer, name: &str, fate: Fate) -
         }
     }
     let mut notes = vec![std::mem::take(&mut line.says)];
+    if line.href.is_some() && server.name != name {
+        notes.insert(0, format!("is {name} here"));
+    }
     if !left_out.is_empty() {
         notes.push(format!("not taken: {}", left_out.join(", ")));
     }
