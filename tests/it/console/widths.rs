@@ -129,6 +129,29 @@ async fn pages_hold_in_both_themes_at_every_width_and_run_nothing() {
 }
 
 #[tokio::test]
+async fn a_changed_definition_is_whole_on_a_phone() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let titled = |title: &str| vec![Tool::annotated("t", &json!({"title": title.repeat(20)}).to_string())];
+    let upstream = Upstream::handshake(titled("before ")).await;
+    tenant.add("up", &upstream).await;
+    upstream.set_tools(titled("after "));
+    tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let mut browser = logged_in(&visitor).await;
+    browser.resize(PHONE.0).await;
+    browser.open(&format!("{}/console/servers/up?tool=t", visitor.base)).await;
+    assert_sound(&mut browser, "changed tool").await;
+    let cells = "JSON.stringify([...document.querySelectorAll('.changes td')].map(cell => {
+        const place = cell.getBoundingClientRect();
+        return place.left >= 0 && place.right <= innerWidth && place.height > 0
+            && cell.innerText.includes(cell.dataset.is === 'Now' ? 'after' : 'before');
+    }))";
+    assert_eq!(browser.evaluate(cells).await, "[true,true]");
+    browser.close().await;
+}
+
+#[tokio::test]
 async fn pages_can_be_used_without_eyes_or_mouse_in_every_role() {
     let stage = Stage::start().await;
     let (tenant, _upstream, pages) = looked_at(&stage).await;
