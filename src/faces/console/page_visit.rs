@@ -340,6 +340,14 @@ impl PageVisit {
         self.failed_at(here, error, text, link)
     }
 
+    /// Returns the page for a failure of an act, with a link to the page of what the act was about: its path and its words.
+    pub(super) fn failed_about(&self, here: Section, error: &GatewayError, link: (&str, &str)) -> Response {
+        match here.is_open_to(self.caller()) {
+            true => self.failed_at(here, error, &plain(error), link),
+            false => self.failed(here, error),
+        }
+    }
+
     /// Returns the page for a failure that another text tells of, with a link: its path and its words.
     pub(super) fn failed_at(
         &self,

@@ -5,12 +5,15 @@ mod add;
 mod change;
 mod fields;
 mod import;
+mod notices;
 mod one;
 mod overrides;
 mod part;
+mod question;
 mod release;
 mod settings;
 mod tool;
+mod verbs;
 
 pub(super) use self::acts::{on_list, on_named_tool, on_server, on_tool};
 pub(super) use self::one::show;

@@ -1,5 +1,7 @@
 //! Pages as texts: what they consist of, and what harms them.
 
+use crate::support::Answer;
+
 /// Texts that do harm where a page takes them for more than texts.
 pub const HOSTILE: [&str; 11] = [
     "<script>alert(1)</script>",
@@ -108,4 +110,16 @@ pub fn form_to(page: &str, end: &str) -> Option<String> {
     // a fragment is for the browser alone
     let mut paths = actions.map(|action| action.split('#').next().unwrap_or_default().to_owned());
     paths.find(|path| path.ends_with(end))
+}
+
+/// The status of the answer to an act, and where it leads, without the notice of the act.
+pub fn led_to(answer: &Answer) -> (u16, &str) {
+    let place = answer.header("location").split("done=").next().unwrap_or_default();
+    (answer.status, place.trim_end_matches(['?', '&']))
+}
+
+/// The notice on a page; empty without one.
+pub fn notice_on(page: &str) -> &str {
+    let after = page.split_once("<p class=\"notice\" role=\"status\">").map_or("", |(_, after)| after);
+    after.split("</p>").next().unwrap_or_default()
 }

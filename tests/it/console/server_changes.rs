@@ -4,16 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden};
+use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden, led_to, notice_on};
 use crate::server_logins;
 use crate::support::{Stage, TokenServer, Tool, Upstream, Visitor, settle, upstream};
 
 const SOON: Duration = Duration::from_secs(10);
-
-/// The place where a form leads.
-fn location(answer: &crate::support::Answer) -> (u16, &str) {
-    (answer.status, answer.header("location"))
-}
 
 #[tokio::test]
 async fn a_server_is_added_by_a_form_and_no_page_shows_its_secrets() {
@@ -28,9 +23,10 @@ async fn a_server_is_added_by_a_form_and_no_page_shows_its_secrets() {
     let headers = "Authorization: Bearer s3cret-of-the-header\r\nX-One: 1\r\n";
     let fields = [("name", "up"), ("kind", "http"), ("url", url.as_str()), ("headers", headers)];
     let added = visitor.post("/console/servers/create", &fields).await;
-    assert_eq!(location(&added), (303, "/console/servers/up"));
+    assert_eq!(led_to(&added), (303, "/console/servers/up"));
     // the page says what was listed
-    let page = visitor.get("/console/servers/up").await.text;
+    let page = visitor.get(added.header("location")).await.text;
+    assert_eq!(notice_on(&page), "up is added.");
     assert!(page.contains("connected") && page.contains("wiper"), "{page}");
     assert!(page.contains("Authorization, X-One"), "{page}");
     assert!(upstream.sent("authorization").iter().all(|sent| sent == "Bearer s3cret-of-the-header"));
@@ -48,11 +44,11 @@ async fn a_server_is_added_by_a_form_and_no_page_shows_its_secrets() {
 
     // one that cannot be reached is added as well, and its page says why it has no tools
     let fields = [("name", "away"), ("kind", "http"), ("url", "http://127.0.0.1:1/mcp")];
-    assert_eq!(
-        location(&visitor.post("/console/servers/create", &fields).await),
-        (303, "/console/servers/away")
-    );
-    assert!(visitor.get("/console/servers/away").await.text.contains("Last error"));
+    let added = visitor.post("/console/servers/create", &fields).await;
+    assert_eq!(led_to(&added), (303, "/console/servers/away"));
+    let page = visitor.get(added.header("location")).await.text;
+    assert!(page.contains("Last error"), "{page}");
+    assert!(notice_on(&page).starts_with("away is added. It could not be listed: "), "{page}");
     for (fields, status, says) in [
         (vec![("name", "up"), ("kind", "http"), ("url", &*upstream.url)], 409, ""),
         (vec![("name", "NO NAME"), ("kind", "http"), ("url", &*upstream.url)], 400, "name must be"),
@@ -163,7 +159,9 @@ async fn settings_change_by_version_and_what_is_left_empty_stays() {
     }
     send(vec![("limits.queue", "1".to_owned())]).await.expect(400);
     let done = send(of(&[("limits.queue", "5"), ("limits.concurrency", "2")])).await;
-    assert_eq!(location(&done), (303, "/console/servers/up"));
+    assert_eq!(led_to(&done), (303, "/console/servers/up"));
+    let page = visitor.get(done.header("location")).await.text;
+    assert_eq!(notice_on(&page), "Changed: limits.concurrency, limits.queue.");
     let server = tenant.platform.get("/api/v1/servers/up").await.expect(200);
     assert_eq!(server["limits"], json!({"queue": 5, "concurrency": 2}));
     assert_eq!((&server["headers"], &server["auto_approve"]), (&json!(["X-One"]), &json!(false)), "{server}");
@@ -185,12 +183,16 @@ async fn settings_change_by_version_and_what_is_left_empty_stays() {
     assert_eq!((&server["auto_approve"], &server["limits"]), (&json!(true), &json!({})), "{server}");
     assert_eq!(other.sent("x-two").first().map(String::as_str), Some("s3cret-two"));
     let version = hidden(&visitor.get("/console/servers/up/settings").await.text, "version");
-    visitor
-        .post("/console/servers/up/update", &[("version", &*version), ("credentials", "remove")])
-        .await
-        .expect(303);
+    let same = visitor.post("/console/servers/up/update", &[("version", &*version)]).await;
+    assert_eq!(led_to(&same), (303, "/console/servers/up"));
+    let page = visitor.get(same.header("location")).await.text;
+    assert_eq!(notice_on(&page), "Nothing differed; nothing was changed.");
+    let fields = [("version", &*version), ("credentials", "remove")];
+    let done = visitor.post("/console/servers/up/update", &fields).await;
+    assert_eq!(led_to(&done), (303, "/console/servers/up"));
+    assert_eq!(notice_on(&visitor.get(done.header("location")).await.text), "Changed: headers.");
     assert_eq!(tenant.platform.get("/api/v1/servers/up").await.expect(200)["headers"], json!([]));
-    let records = tenant.records("tool=servers.update&source=console&status=success", 3).await;
+    let records = tenant.records("tool=servers.update&source=console&status=success", 4).await;
     assert!(!Value::from(records).to_string().contains("s3cret"));
 }
 
@@ -208,7 +210,7 @@ async fn a_server_is_removed_after_a_question() {
     tenant.platform.get("/api/v1/servers/up").await.expect(200);
     let action = form_to(&asked, "/remove").unwrap();
     let done = visitor.post(&action, &[]).await;
-    let (status, notice) = location(&done);
+    let (status, notice) = (done.status, done.header("location"));
     assert!(status == 303 && notice.starts_with("/console/servers?done="), "{done:?}");
     let list = visitor.get(notice).await.text;
     assert!(list.contains("The server up was removed."), "{list}");
@@ -287,10 +289,10 @@ async fn a_pasted_file_adds_what_can_be_added_and_says_the_rest() {
         page.text.contains("[stdio.commands.files]") && page.text.contains("disabledTools kept tools"),
         "{page:?}"
     );
-    let names: Vec<Value> = tenant
-        .platform
     assert!(page.text.contains("whoever runs the gateway puts the entry below there"), "{page:?}");
     assert_eq!(page.text.matches("is new-one here").count(), 1, "{page:?}");
+    let names: Vec<Value> = tenant
+        .platform
         .items("/api/v1/servers")
         .await
         .into_iter()
@@ -341,12 +343,25 @@ async fn a_tool_is_overridden_for_its_definition_and_by_version() {
     let form = page.split("/tools/override\"").nth(1).unwrap();
     let (pin, version, name) = (hidden(form, "pin"), hidden(form, "version"), hidden(form, "tool"));
     let base = [("tool", name.as_str()), ("pin", &pin), ("version", &version)];
-    visitor.post(&action, &base).await.expect(400);
+    let refused = visitor.post(&action, &base).await;
+    refused.expect(400);
+    assert!(refused.text.contains("choose a value, or give a title"), "{refused:?}");
     visitor.post(&action, &[&base[..2], &[("readOnlyHint", "true")]].concat()).await.expect(400);
+    let long = "x".repeat(201);
+    let refused = visitor.post(&action, &[&base[..], &[("title", &*long)]].concat()).await;
+    refused.expect(400);
+    let named = "&#34;Title, for people&#34; must be no longer than 200 characters.";
+    assert!(refused.text.contains(named) && !refused.text.contains("annotations.title"), "{refused:?}");
+    assert!(
+        attributes(&refused.text, "href").contains(&"/console/servers/up?tool=t".to_owned()),
+        "{refused:?}"
+    );
     let said =
         [&base[..], &[("readOnlyHint", "true"), ("destructiveHint", ""), ("title", "A \"title\"")]].concat();
     let done = visitor.post(&action, &said).await;
-    assert_eq!(location(&done), (303, "/console/servers/up?tool=t"));
+    assert_eq!(led_to(&done), (303, "/console/servers/up?tool=t"));
+    let page = visitor.get(done.header("location")).await.text;
+    assert_eq!(notice_on(&page), "The override of t is set.");
     let now = tool().await;
     assert_eq!(
         (&now["tier"], &now["override"]["annotations"]),
@@ -371,7 +386,9 @@ async fn a_tool_is_overridden_for_its_definition_and_by_version() {
         (&json!("t"), &json!(true)),
         "{record}"
     );
-    visitor.post(&form_to(&page, "/clear_override").unwrap(), &[("tool", &name)]).await.expect(303);
+    let done = visitor.post(&form_to(&page, "/clear_override").unwrap(), &[("tool", &name)]).await;
+    assert_eq!(led_to(&done), (303, "/console/servers/up?tool=t"));
+    assert_eq!(notice_on(&visitor.get(done.header("location")).await.text), "The override of t is removed.");
     assert_eq!(tool().await["override"], Value::Null);
     let auditor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
     auditor.post(&action, &said).await.expect(403);
@@ -405,7 +422,9 @@ async fn a_login_of_the_gateway_is_seen_and_removed() {
     };
     assert_eq!(ids().await, [id.as_str()]);
     let action = form_to(&page, "/disconnect").unwrap();
-    visitor.post(&action, &[("connection", &id)]).await.expect(303);
+    let done = visitor.post(&action, &[("connection", &id)]).await;
+    assert_eq!(led_to(&done), (303, "/console/servers/up"));
+    assert_eq!(notice_on(&visitor.get(done.header("location")).await.text), "The login is forgotten.");
     assert!(!ids().await.contains(&json!(id)));
     for other in [&*id, "x"] {
         visitor.post(&action, &[("connection", other)]).await.expect(404);
@@ -419,7 +438,9 @@ async fn a_login_of_the_gateway_is_seen_and_removed() {
     question.expect(200);
     assert_harmless(&question.text);
     tenant.platform.get("/api/v1/servers/up").await.expect(200)["oauth"].as_object().unwrap();
-    visitor.post(&form_to(&question.text, "/remove_oauth").unwrap(), &[]).await.expect(303);
+    let done = visitor.post(&form_to(&question.text, "/remove_oauth").unwrap(), &[]).await;
+    assert_eq!(led_to(&done), (303, "/console/servers/up"));
+    assert_eq!(notice_on(&visitor.get(done.header("location")).await.text), "The login at up is removed.");
     visitor.get(asked).await.expect(404);
     assert!(tenant.platform.get("/api/v1/servers/up").await.expect(200).get("oauth").is_none());
     for what in ["servers.disconnect", "servers.remove_oauth"] {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden};
+use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden, led_to, notice_on};
 use crate::support::{Stage, Tenant, Tool, Upstream, Visitor, settle, upstream};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -57,11 +57,11 @@ async fn a_server_is_switched_and_quarantined() {
         assert!(!page.contains("s3cret"), "{page}");
         assert_harmless(page);
     }
-    for (verb, field, value, then) in [
-        ("disable", "enabled", false, "disabled"),
-        ("enable", "enabled", true, "enabled"),
-        ("quarantine", "quarantined", true, "in quarantine"),
-        ("unquarantine", "quarantined", false, "enabled"),
+    for (verb, field, value, then, notice) in [
+        ("disable", "enabled", false, "disabled", "up is disabled."),
+        ("enable", "enabled", true, "enabled", "up is enabled."),
+        ("quarantine", "quarantined", true, "in quarantine", "up is in quarantine."),
+        ("unquarantine", "quarantined", false, "enabled", "up is released from quarantine."),
     ] {
         let mut page = visitor.get("/console/servers/up").await.text;
         if verb == "unquarantine" {
@@ -75,9 +75,11 @@ async fn a_server_is_switched_and_quarantined() {
         }
         let action = form_to(&page, &format!("/{verb}")).unwrap_or_else(|| panic!("{verb}: {page}"));
         let done = visitor.post(&action, &[]).await;
-        assert_eq!((done.status, done.header("location")), (303, "/console/servers/up"), "{verb}");
+        assert_eq!(led_to(&done), (303, "/console/servers/up"), "{verb}");
         assert_eq!(tenant.platform.get("/api/v1/servers/up").await.expect(200)[field], value, "{verb}");
-        let page = visitor.get("/console/servers/up").await.text;
+        let page = visitor.get(done.header("location")).await.text;
+        assert_eq!(notice_on(&page), notice);
+        assert!(page.contains("<link rel=\"canonical\" href=\"/console/servers/up\">"), "{page}");
         assert!(page.contains(&format!("\">{then}</span>")), "{then}: {page}");
         assert!(form_to(&page, &format!("/{verb}")).is_none(), "{verb}: {page}");
         let record = tenant.records(&format!("tool=servers.{verb}&source=console"), 1).await.remove(0);
@@ -85,12 +87,26 @@ async fn a_server_is_switched_and_quarantined() {
     }
     let lists = upstream.counts().lists;
     for verb in ["refresh", "restart"] {
-        visitor.post(&format!("/console/servers/up/{verb}"), &[]).await.expect(303);
+        let done = visitor.post(&format!("/console/servers/up/{verb}"), &[]).await;
+        assert_eq!(led_to(&done), (303, "/console/servers/up"), "{verb}");
+        let page = visitor.get(done.header("location")).await.text;
+        assert_eq!(notice_on(&page), "Tried now: up is connected, and its tools are listed.");
     }
     assert!(upstream.counts().lists >= lists + 2);
     for (path, status) in [("up/explode", 404), ("none/enable", 404), ("NO NAME/enable", 404)] {
         visitor.post(&format!("/console/servers/{path}"), &[]).await.expect(status);
     }
+    // an act that fails links to the server, as far as it is there
+    tenant.platform.patch("/api/v1/servers/up", &json!({"enabled": false})).await.expect(200);
+    let links = async |path: &str, status: u16| {
+        let failed = visitor.post(&format!("/console/servers/{path}"), &[]).await;
+        failed.expect(status);
+        attributes(failed.text.split("<main").nth(1).unwrap(), "href")
+    };
+    assert_eq!(links("up/refresh", 409).await, ["/console/servers/up"]);
+    assert_eq!(links("none/refresh", 404).await, ["/console/servers"]);
+    assert_eq!(links("up/tools/none/block", 404).await, ["/console/servers/up"]);
+    tenant.platform.patch("/api/v1/servers/up", &json!({"enabled": true})).await.expect(200);
     let foreign = visitor.send(visitor.form("/console/servers/up/disable", &[])).await;
     foreign.expect(403);
     visitor.get("/console/servers/none").await.expect(404);
@@ -132,12 +148,18 @@ async fn a_changed_tool_is_reviewed_and_approved_by_its_pin() {
     let named = ("tool", &*hidden(&page, "tool"));
     // what was looked at is not what the server offers by now
     offer(&tenant, &upstream, vec![titled("later"), Tool::reads("other")]).await;
-    visitor.post(&action, &[named, ("pin", &pin)]).await.expect(409);
+    let late = visitor.post(&action, &[named, ("pin", &pin)]).await;
+    late.expect(409);
+    assert!(attributes(&late.text, "href").contains(&"/console/servers/up?tool=t".to_owned()), "{late:?}");
+    assert!(late.text.contains(">The tool t</a>"), "{late:?}");
     visitor.post(&action, &[named, ("pin", "v1:junk")]).await.expect(400);
     assert_eq!(tool(&tenant).await["state"], "changed");
     let pin = tool(&tenant).await["pin"].as_str().unwrap().to_owned();
     let done = visitor.post(&action, &[named, ("pin", &pin)]).await;
-    assert_eq!((done.status, done.header("location")), (303, "/console/servers/up?tool=t"));
+    assert_eq!(led_to(&done), (303, "/console/servers/up?tool=t"));
+    let page = visitor.get(done.header("location")).await.text;
+    assert_eq!(notice_on(&page), "The definition of t is approved.");
+    assert!(page.contains("<link rel=\"canonical\" href=\"/console/servers/up?tool=t\">"), "{page}");
     assert_eq!(tool(&tenant).await["state"], "approved");
     let record = tenant.records("tool=tools.approve&source=console&status=success", 1).await.remove(0);
     let recorded: Value = serde_json::from_str(record["arguments"].as_str().unwrap()).unwrap();
@@ -146,11 +168,16 @@ async fn a_changed_tool_is_reviewed_and_approved_by_its_pin() {
         visitor.post("/console/servers/up/tools/block", &[("tool", field)]).await.expect(404);
     }
 
-    for (verb, state, button) in [("block", "blocked", "/unblock"), ("unblock", "approved", "/block")] {
+    for (verb, state, button, notice) in [
+        ("block", "blocked", "/unblock", "t is blocked."),
+        ("unblock", "approved", "/block", "The block of t is lifted. Its state is approved."),
+    ] {
         let action = format!("/console/servers/up/tools/t/{verb}");
-        visitor.post(&action, &[]).await.expect(303);
+        let done = visitor.post(&action, &[]).await;
+        assert_eq!(done.status, 303, "{done:?}");
         assert_eq!(tool(&tenant).await["state"], state);
-        let page = visitor.get("/console/servers/up?tool=t").await.text;
+        let page = visitor.get(done.header("location")).await.text;
+        assert_eq!(notice_on(&page), notice);
         assert!(page.contains(&format!("\">{state}</span>")) && form_to(&page, button).is_some(), "{page}");
     }
     for (path, status) in [("t/explode", 404), ("none/block", 404), ("%00/block", 404)] {
@@ -166,7 +193,8 @@ async fn a_release_approves_what_its_question_says() {
     let tenant = stage.tenant("acme").await;
     let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
     let upstream = Upstream::handshake(vec![titled("one")]).await;
-    tenant.add_with("up", &upstream, json!({"quarantined": true})).await;
+    let body = json!({"name": "up", "kind": "http", "url": upstream.url});
+    tenant.operator().await.post("/api/v1/servers", &body).await.expect(201);
     let asked = async || {
         let page = visitor.get("/console/servers/up").await.text;
         let question = visitor.get("/console/servers/up/release").await;
@@ -174,7 +202,11 @@ async fn a_release_approves_what_its_question_says() {
         assert_harmless(&question.text);
         (page, question.text)
     };
-    let release = async || visitor.post("/console/servers/up/unquarantine", &[]).await.expect(303);
+    let release = async |still: &str| {
+        let done = visitor.post("/console/servers/up/unquarantine", &[]).await;
+        let page = visitor.get(done.header("location")).await.text;
+        assert_eq!(notice_on(&page), format!("up is released from quarantine.{still}"));
+    };
 
     // the first listing of a released server is its baseline
     let (page, question) = asked().await;
@@ -183,7 +215,7 @@ async fn a_release_approves_what_its_question_says() {
         question.contains("The definition of 1 tool that waits (t) is approved, as offered"),
         "{question}"
     );
-    release().await;
+    release("").await;
     assert_eq!(tool(&tenant).await["state"], "approved");
 
     // later ones are not
@@ -194,7 +226,7 @@ async fn a_release_approves_what_its_question_says() {
     let waits =
         "1 tool (t) still waits after that: it is approved on its page. Agents can call its approved tools";
     assert!(question.contains(waits), "{question}");
-    release().await;
+    release(" 1 tool still waits: it is approved on its page.").await;
     assert_eq!(tool(&tenant).await["state"], "changed");
 
     // but where changes are approved automatically
@@ -206,7 +238,7 @@ async fn a_release_approves_what_its_question_says() {
         question.contains("The definition of 1 tool that waits (t) is approved, as offered"),
         "{question}"
     );
-    release().await;
+    release("").await;
     assert_eq!(tool(&tenant).await["state"], "approved");
 }
 
@@ -310,7 +342,8 @@ async fn hostile_tools_stay_texts_and_can_be_decided_about() {
             // browsers resolve `..`, however it is spelt, before they send anything
             assert_eq!(action, format!("/console/servers/up/tools/{verb}"), "{text}");
             let done = visitor.post(&action, &fields).await;
-            assert_eq!((done.status, done.header("location")), (303, link.as_str()), "{text}");
+            assert_eq!(led_to(&done), (303, link.as_str()), "{text}");
+            assert_harmless(&visitor.get(done.header("location")).await.text);
         }
     }
     let tools = tenant.platform.items("/api/v1/servers/up/tools").await;

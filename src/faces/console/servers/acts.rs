@@ -7,106 +7,26 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use super::fields::{can_be_mended, recorded};
+use super::verbs::{ServerVerb, ToolVerb};
 use super::{
-    add, add_again, change, href_of, href_of_tool, import, needs_name, overrides, settings, tool_of,
+    add, add_again, change, href_of, href_of_tool, import, needs_name, notices, overrides, settings, tool_of,
 };
 use crate::domain::id::{is_name, is_tool_name};
 use crate::domain::overrides::Hints;
-use crate::domain::tenant::Action;
 use crate::faces::console::act::{VisitorAct, perform};
-use crate::faces::console::done::with_notice;
+use crate::faces::console::done::{changed_notice, with_notice};
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::gateway::{GatewayError, OverrideRequest, Reconnect, ServerChange};
-
-/// Act on a server, by the last part of its path.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ServerVerb {
-    Enable,
-    Disable,
-    Quarantine,
-    Unquarantine,
-    Refresh,
-    Restart,
-    Update,
-    Remove,
-    RemoveOauth,
-    Disconnect,
-}
-
-/// Act on a tool, by the last part of its path.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ToolVerb {
-    Approve,
-    Block,
-    Unblock,
-    Override,
-    ClearOverride,
-}
-
-impl ServerVerb {
-    fn parse(word: &str) -> Option<ServerVerb> {
-        match word {
-            "enable" => Some(ServerVerb::Enable),
-            "disable" => Some(ServerVerb::Disable),
-            "quarantine" => Some(ServerVerb::Quarantine),
-            "unquarantine" => Some(ServerVerb::Unquarantine),
-            "refresh" => Some(ServerVerb::Refresh),
-            "restart" => Some(ServerVerb::Restart),
-            "update" => Some(ServerVerb::Update),
-            "remove" => Some(ServerVerb::Remove),
-            "remove_oauth" => Some(ServerVerb::RemoveOauth),
-            "disconnect" => Some(ServerVerb::Disconnect),
-            _ => None,
-        }
-    }
-
-    fn act(self) -> VisitorAct {
-        let (what, needs) = match self {
-            ServerVerb::Enable => ("servers.enable", Action::ChangeServers),
-            ServerVerb::Disable => ("servers.disable", Action::ChangeServers),
-            ServerVerb::Quarantine => ("servers.quarantine", Action::ChangeServers),
-            ServerVerb::Unquarantine => ("servers.unquarantine", Action::Approve),
-            ServerVerb::Refresh => ("servers.refresh", Action::ChangeServers),
-            ServerVerb::Restart => ("servers.restart", Action::ChangeServers),
-            ServerVerb::Update => ("servers.update", Action::ChangeServers),
-            ServerVerb::Remove => ("servers.remove", Action::ChangeServers),
-            ServerVerb::RemoveOauth => ("servers.remove_oauth", Action::ChangeServers),
-            ServerVerb::Disconnect => ("servers.disconnect", Action::ChangeServers),
-        };
-        VisitorAct::new(what, needs)
-    }
-}
-
-impl ToolVerb {
-    fn parse(word: &str) -> Option<ToolVerb> {
-        match word {
-            "approve" => Some(ToolVerb::Approve),
-            "block" => Some(ToolVerb::Block),
-            "unblock" => Some(ToolVerb::Unblock),
-            "override" => Some(ToolVerb::Override),
-            "clear_override" => Some(ToolVerb::ClearOverride),
-            _ => None,
-        }
-    }
-
-    fn act(self) -> VisitorAct {
-        let (what, needs) = match self {
-            ToolVerb::Approve => ("tools.approve", Action::Approve),
-            ToolVerb::Block => ("tools.block", Action::ChangeServers),
-            ToolVerb::Unblock => ("tools.unblock", Action::Approve),
-            ToolVerb::Override => ("tools.override", Action::Approve),
-            ToolVerb::ClearOverride => ("tools.clear_override", Action::Approve),
-        };
-        VisitorAct::new(what, needs)
-    }
-}
 
 /// Adds servers, and shows the one that was added, or what came of the file.
 pub(in crate::faces::console) async fn on_list(Path(verb): Path<String>, visit: PageVisit) -> Response {
     match verb.as_str() {
         "create" => match add::made(&visit).await {
-            Ok(server) => visit.answer_act(Section::Servers, &href_of(&server.name), Ok(())),
+            Ok(server) => {
+                let to = with_notice(&visit, &href_of(&server.name), &notices::of_addition(&server));
+                visit.answer_act(Section::Servers, &to, Ok(()))
+            }
             Err(error) if can_be_mended(&error) => {
                 let page = add_again(&visit, &error).await;
                 page.unwrap_or_else(|_| visit.failed(Section::Servers, &error))
@@ -132,26 +52,44 @@ pub(in crate::faces::console) async fn on_server(
         return page.unwrap_or_else(|_| visit.failed(Section::Servers, error));
     }
     let to = match verb.as_str() {
-        "remove" => with_notice(&visit, Section::Servers.href(), &format!("The server {name} was removed.")),
+        "remove" => Section::Servers.href().to_owned(),
         _ => href_of(&name),
     };
-    visit.answer_act(Section::Servers, &to, done)
+    match done {
+        Ok(notice) => visit.answer_act(Section::Servers, &with_notice(&visit, &to, &notice), Ok(())),
+        Err(error) => failed(&visit, &name, None, &error),
+    }
 }
 
-async fn act_on_server(visit: &PageVisit, name: &str, verb: &str) -> Result<(), GatewayError> {
+/// Returns the page for a failure of an act, with a link to what the act was about, as far as it is there.
+fn failed(visit: &PageVisit, server: &str, tool: Option<&str>, error: &GatewayError) -> Response {
+    let tool = tool.filter(|tool| is_tool_name(tool) && !matches!(error, GatewayError::NotFound(_)));
+    let (href, words) = match (error, tool) {
+        (GatewayError::NotFound("server" | "page"), _) => return visit.failed(Section::Servers, error),
+        _ if !is_name(server) => return visit.failed(Section::Servers, error),
+        (_, Some(tool)) => (href_of_tool(server, tool), format!("The tool {}", notices::short_name(tool))),
+        (_, None) => (href_of(server), format!("The server {server}")),
+    };
+    visit.failed_about(Section::Servers, error, (&href, &words))
+}
+
+/// Does something about a server, and returns the notice of it.
+async fn act_on_server(visit: &PageVisit, name: &str, verb: &str) -> Result<String, GatewayError> {
     let verb = ServerVerb::parse(verb).ok_or(GatewayError::NotFound("page"))?;
     let mut act = VisitorAct { server: known(name), ..verb.act() };
-    let mut change = Ok(None);
+    let (mut change, mut changed) = (Ok(None), None);
     if verb == ServerVerb::Update {
         let asked = change::asked(visit);
         act = recorded(act, asked.body());
+        changed = Some(changed_notice(&asked.names()));
         change = asked.change();
     }
     let connection = visit.field("connection").to_owned();
     if verb == ServerVerb::Disconnect {
         act.fields = vec![("connection", connection.clone())];
     }
-    let (gateway, caller, name) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()), name.to_owned());
+    let (gateway, caller, of) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()), name);
+    let name = name.to_owned();
     // boxed: the future of a listing is large
     let work = Box::pin(async move {
         needs_name(&name)?;
@@ -168,16 +106,17 @@ async fn act_on_server(visit: &PageVisit, name: &str, verb: &str) -> Result<(), 
                 Some(change) => Box::pin(servers.update_server(&caller, &name, change)).await,
                 None => servers.get_server(&caller, &name).await,
             },
-            ServerVerb::Remove => return servers.remove_server(&caller, &name).await,
-            ServerVerb::RemoveOauth => return servers.remove_oauth(&caller, &name).await,
+            ServerVerb::Remove => return servers.remove_server(&caller, &name).await.map(|()| None),
+            ServerVerb::RemoveOauth => return servers.remove_oauth(&caller, &name).await.map(|()| None),
             ServerVerb::Disconnect => {
                 let id = Uuid::try_parse(&connection).map_err(|_| GatewayError::NotFound("connection"))?;
-                return gateway.connect.disconnect(&caller, &name, id).await;
+                return gateway.connect.disconnect(&caller, &name, id).await.map(|()| None);
             }
         };
-        done.map(drop)
+        done.map(Some)
     });
-    perform(visit, act, work).await
+    let after = perform(visit, act, work).await?;
+    Ok(changed.unwrap_or_else(|| notices::of_server(visit, verb, of, after.as_ref())))
 }
 
 /// Returns the server for the record of an act; `None` for a text that no server is named by.
@@ -199,11 +138,21 @@ pub(in crate::faces::console) async fn on_tool(
     Path((name, tool, verb)): Path<(String, String, String)>,
     visit: PageVisit,
 ) -> Response {
-    let done = act_on_tool(&visit, (&name, &tool), &verb).await;
-    visit.answer_act(Section::Servers, &href_of_tool(&name, &tool), done)
+    match act_on_tool(&visit, (&name, &tool), &verb).await {
+        Ok(notice) => {
+            let to = with_notice(&visit, &href_of_tool(&name, &tool), &notice);
+            visit.answer_act(Section::Servers, &to, Ok(()))
+        }
+        Err(error) => failed(&visit, &name, Some(&tool), &overrides::in_words_of_form(error)),
+    }
 }
 
-async fn act_on_tool(visit: &PageVisit, (name, tool): (&str, &str), verb: &str) -> Result<(), GatewayError> {
+/// Does something about a tool, and returns the notice of it.
+async fn act_on_tool(
+    visit: &PageVisit,
+    (name, tool): (&str, &str),
+    verb: &str,
+) -> Result<String, GatewayError> {
     let verb = ToolVerb::parse(verb).ok_or(GatewayError::NotFound("page"))?;
     let pin = visit.field("pin").to_owned();
     let fields = if verb == ToolVerb::Approve { vec![("pin", pin.clone())] } else { Vec::new() };
@@ -224,14 +173,13 @@ async fn act_on_tool(visit: &PageVisit, (name, tool): (&str, &str), verb: &str) 
             servers.get_server(&caller, &name).await?;
             return Err(GatewayError::NotFound("tool"));
         }
-        let done = match verb {
+        match verb {
             ToolVerb::Approve => servers.approve_tool(&caller, &name, &tool, &pin).await,
             ToolVerb::Block => servers.block_tool(&caller, &name, &tool).await,
             ToolVerb::Unblock => servers.unblock_tool(&caller, &name, &tool).await,
             ToolVerb::Override => servers.override_tool(&caller, &name, &tool, hints?).await,
             ToolVerb::ClearOverride => servers.clear_override(&caller, &name, &tool).await,
-        };
-        done.map(drop)
+        }
     };
-    perform(visit, act, work).await
+    Ok(notices::of_tool(verb, &perform(visit, act, work).await?))
 }

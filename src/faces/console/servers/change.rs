@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::fields::{checked, headers, limits, text};
-use super::settings::{APPROVAL, name_of_limit};
+use super::fields::{APPROVAL, checked, headers, limits, name_of_limit, text};
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::was::{differing, was};
 use crate::gateway::{GatewayError, OWN_LIMITS, ServerChange};

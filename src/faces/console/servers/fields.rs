@@ -2,12 +2,19 @@
 
 use serde_json::{Map, Value};
 
-use super::settings::name_of_limit;
 use crate::domain::server_url::masked;
 use crate::faces::console::act::VisitorAct;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::wire::credentials::without_credentials;
 use crate::gateway::{GatewayError, Headers, OWN_LIMITS};
+
+/// Name of the automatic approval among the values of the form of settings.
+pub(super) const APPROVAL: &str = "changed definitions";
+
+/// Returns the name of a limit among the values of the form of settings.
+pub(super) fn name_of_limit(name: &str) -> String {
+    format!("limits.{name}")
+}
 
 /// Returns a field without white space around it; `None` if it is empty.
 pub(super) fn text(visit: &PageVisit, name: &str) -> Option<String> {

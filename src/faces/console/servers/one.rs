@@ -13,6 +13,7 @@ use crate::domain::server_login::LoginState;
 use crate::domain::server_url::masked;
 use crate::domain::tenant::Action;
 use crate::domain::tool::PinState;
+use crate::faces::console::done::{DONE, notice};
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::PageVisit;
@@ -24,7 +25,7 @@ use crate::gateway::{GatewayError, ServerView, ToolView};
 use crate::store::ConnectionRow;
 
 /// Parameters of the page.
-const PARAMS: ParamNames = &["tool", "cursor", "limit"];
+const PARAMS: ParamNames = &["tool", "cursor", "limit", DONE];
 /// Longest description in the list, in characters.
 const DESCRIPTION_CHARS_MAX: usize = 300;
 /// Most logins that are shown.
@@ -91,6 +92,8 @@ struct ConnectionLine {
 struct ServerPage {
     nav: Nav,
     csrf: String,
+    /// Notice of what the visitor has just done; `None` without one.
+    done: Option<String>,
     name: String,
     kind: String,
     /// Address or command of the server, without secrets.
@@ -144,7 +147,7 @@ async fn server(visit: &PageVisit, name: &str) -> Result<Response, GatewayError>
     let servers = &visit.gateway().servers;
     let server = servers.get_server(visit.caller(), name).await?;
     if let Some(tool) = params.text("tool") {
-        return tool::show(visit, name, tool).await;
+        return tool::show(visit, (name, tool), notice(visit, &params)).await;
     }
     let bounds = (page.fetch(), DEFINITIONS_BYTES_MAX);
     let tools = servers.list_server_tools(visit.caller(), name, &after, bounds).await?;
@@ -155,7 +158,8 @@ async fn server(visit: &PageVisit, name: &str) -> Result<Response, GatewayError>
         None => Vec::new(),
     };
     let login = login(visit, &server, &connections);
-    visit.show(StatusCode::OK, &described(visit, (&server, login), &page, &tools)).await
+    let shown = described(visit, (&server, login), &page, &tools);
+    visit.show(StatusCode::OK, &ServerPage { done: notice(visit, &params), ..shown }).await
 }
 
 /// Returns the login of the gateway at a server; `None` without one.
@@ -212,6 +216,7 @@ fn described(
     ServerPage {
         csrf: nav.csrf.clone(),
         nav,
+        done: None,
         name: server.name.clone(),
         kind: server.kind.as_str().to_owned(),
         place: server.url.as_deref().map(|url| masked(url).into_owned()).or_else(|| server.command.clone()),

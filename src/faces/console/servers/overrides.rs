@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::change::version;
 use super::fields::text;
-use crate::domain::overrides::Hints;
+use crate::domain::overrides::{Hints, TITLE_CHARS_MAX};
 use crate::faces::console::page_visit::PageVisit;
 use crate::gateway::{GatewayError, OverrideRequest, ToolView};
 
@@ -70,6 +70,19 @@ impl OverrideForm {
             version: tool.overridden.as_ref().map_or(0, |overridden| overridden.version),
         }
     }
+}
+
+/// Returns a fault of the form with the names that its fields have for people.
+pub(super) fn in_words_of_form(error: GatewayError) -> GatewayError {
+    let GatewayError::Invalid { field: Some(field), .. } = &error else { return error };
+    let message = match field.as_str() {
+        "annotations.title" => {
+            format!("\"Title, for people\" must be no longer than {TITLE_CHARS_MAX} characters.")
+        }
+        "annotations" => "The override says nothing: choose a value, or give a title.".to_owned(),
+        _ => return error,
+    };
+    GatewayError::invalid(field.clone(), message)
 }
 
 /// Fields of the form, as far as they can be read.

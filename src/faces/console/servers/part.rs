@@ -5,15 +5,16 @@ use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::{href_of, needs_name, release, settings};
+use super::question::{ask, server};
+use super::{href_of, release, settings};
 use crate::domain::id::is_name;
 use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::PageVisit;
-use crate::faces::console::question::{ActQuestion, QuestionPage};
+use crate::faces::console::question::ActQuestion;
 use crate::faces::query::params::{NONE, ParamNames, Params};
-use crate::gateway::{GatewayError, ServerView};
+use crate::gateway::GatewayError;
 
 /// Parameters of the log.
 const LOG_PARAMS: ParamNames = &["limit"];
@@ -74,17 +75,6 @@ pub(in crate::faces::console) async fn show(
     }
 }
 
-/// Returns the server of a page for those who may change it.
-///
-/// # Errors
-/// Error of the role, or of the read.
-pub(super) async fn server(visit: &PageVisit, name: &str) -> Result<ServerView, GatewayError> {
-    visit.caller().authorise(Action::ChangeServers)?;
-    visit.needs_tenant()?;
-    needs_name(name)?;
-    visit.gateway().servers.get_server(visit.caller(), name).await
-}
-
 async fn remove(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
     visit.given(NONE)?;
     let server = server(visit, name).await?;
@@ -114,20 +104,6 @@ async fn remove_oauth(visit: &PageVisit, name: &str) -> Result<Response, Gateway
         verb: "remove_oauth",
     };
     ask(visit, server.name, question).await
-}
-
-/// Shows a question about a server.
-///
-/// # Errors
-/// `overloaded` if there is no memory for the page.
-pub(super) async fn ask(
-    visit: &PageVisit,
-    name: String,
-    question: ActQuestion,
-) -> Result<Response, GatewayError> {
-    let href = href_of(&name);
-    let page = QuestionPage::new(visit, Section::Servers, (name, href), question);
-    visit.show(StatusCode::OK, &page).await
 }
 
 async fn logs(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {

@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 
-use super::{href_of, part};
+use super::{href_of, question};
 use crate::domain::tool::PinState;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
@@ -36,7 +36,7 @@ pub(super) fn waiting_at(visit: &PageVisit, server: &str) -> Option<usize> {
 /// Error of the role or of separation of duties, or of the read.
 pub(super) async fn ask(visit: &PageVisit, name: &str) -> Result<Response, GatewayError> {
     visit.given(NONE)?;
-    let server = part::server(visit, name).await?;
+    let server = question::server(visit, name).await?;
     if !server.quarantined {
         let text = format!("{} is not in quarantine.", server.name);
         let link = (&*href_of(&server.name), &*server.name);
@@ -52,13 +52,13 @@ pub(super) async fn ask(visit: &PageVisit, name: &str) -> Result<Response, Gatew
         Some(0) => String::new(),
         _ => names_of_waiting(visit, &server.name).await?,
     };
-    let question = ActQuestion {
+    let asked = ActQuestion {
         act: format!("Release {} from quarantine", server.name),
         says: consequences(&server, waiting, &named).into(),
         keep: "Keep it in quarantine",
         verb: "unquarantine",
     };
-    part::ask(visit, server.name, question).await
+    question::ask(visit, server.name, asked).await
 }
 
 /// Returns what a release of a server does, at which this number of tools waits. `named`: names of some of them, in brackets.

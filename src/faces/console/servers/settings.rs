@@ -5,8 +5,8 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::fields::{FormNotice, shown_url, text};
-use super::{commands, href_of, part, state_of};
+use super::fields::{APPROVAL, FormNotice, name_of_limit, shown_url, text};
+use super::{commands, href_of, question, state_of};
 use crate::domain::server_kind::ServerKind;
 use crate::domain::server_url::masked;
 use crate::domain::tenant::Action;
@@ -19,8 +19,6 @@ use crate::gateway::{GatewayError, OWN_LIMITS, ServerView};
 
 /// Memory of the settings, in bytes: as loaded, and as text.
 const SETTINGS_MEMORY_BYTES: usize = 64 * 1024;
-/// Name of the automatic approval among the values of the form.
-pub(super) const APPROVAL: &str = "changed definitions";
 
 /// Limit that a server may set for itself.
 struct LimitField {
@@ -82,11 +80,6 @@ struct SettingsPage {
     typed: TypedChange,
 }
 
-/// Returns the name of a limit among the values of the form.
-pub(super) fn name_of_limit(name: &str) -> String {
-    format!("limits.{name}")
-}
-
 /// Returns the values that the form of a server is made from, by the names that a conflict says.
 fn values_of(server: &ServerView) -> Map<String, Value> {
     let values = [
@@ -114,7 +107,7 @@ pub(super) async fn show(
     visit.caller().authorise(Action::ChangeServers)?;
     visit.given(NONE)?;
     visit.expect(SETTINGS_MEMORY_BYTES).await?;
-    let server = part::server(visit, name).await?;
+    let server = question::server(visit, name).await?;
     let (own, before) = (values_of(&server), was(visit));
     let is_late = matches!(fault, Some(GatewayError::Conflict(_)));
     let version = visit.field("version").parse().ok().filter(|_| fault.is_some() && !is_late);

@@ -5,7 +5,7 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::overrides::OverrideForm;
-use super::{facts, field_of, href_of, path_of, tone};
+use super::{facts, field_of, href_of, href_of_tool, path_of, tone};
 use crate::domain::diff::Diff;
 use crate::domain::id::is_tool_name;
 use crate::domain::tenant::Action;
@@ -33,6 +33,10 @@ struct ChangeLine {
 struct ToolPage {
     nav: Nav,
     csrf: String,
+    /// Notice of what the visitor has just done; `None` without one.
+    done: Option<String>,
+    /// Link to the page.
+    href: String,
     server: String,
     /// Path of the server's page.
     server_href: String,
@@ -73,18 +77,23 @@ struct ToolPage {
     is_waiting: bool,
 }
 
-/// Shows the page of a tool of a server.
+/// Shows the page of a tool of a server. `done`: notice of what the visitor has just done.
 ///
 /// # Errors
 /// [`GatewayError::NotFound`] without such a tool; otherwise that of the use case.
-pub(super) async fn show(visit: &PageVisit, server: &str, name: &str) -> Result<Response, GatewayError> {
+pub(super) async fn show(
+    visit: &PageVisit,
+    (server, name): (&str, &str),
+    done: Option<String>,
+) -> Result<Response, GatewayError> {
     if !is_tool_name(name) {
         return Err(GatewayError::NotFound("tool"));
     }
     let tool = visit.gateway().servers.get_tool(visit.caller(), server, name).await?;
     let of = visit.gateway().servers.get_server(visit.caller(), server).await?;
     let may_approve = visit.gateway().servers.may_approve(visit.caller(), &of);
-    visit.show(StatusCode::OK, &described(visit, (server, may_approve), &tool)).await
+    let shown = described(visit, (server, may_approve), &tool);
+    visit.show(StatusCode::OK, &ToolPage { done, ..shown }).await
 }
 
 fn described(visit: &PageVisit, (server, may_approve): (&str, bool), tool: &ToolView) -> ToolPage {
@@ -110,6 +119,8 @@ fn described(visit: &PageVisit, (server, may_approve): (&str, bool), tool: &Tool
     ToolPage {
         csrf: nav.csrf.clone(),
         nav,
+        done: None,
+        href: href_of_tool(server, &tool.name),
         server: server.to_owned(),
         server_href: href_of(server),
         name: tool.name.clone(),
