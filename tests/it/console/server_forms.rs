@@ -147,15 +147,15 @@ async fn a_form_of_settings_takes_nothing_of_others_back() {
     assert_harmless(&late.text);
     for says in [
         "Somebody else changed the server meanwhile.",
-        "changed by somebody else: limits.concurrency",
-        "changed by somebody else: changed definitions",
+        "changed meanwhile: limits.concurrency",
+        "changed meanwhile: changed definitions",
         "name=\"limits.queue\" value=\"8\"",
         "name=\"limits.concurrency\" value=\"4\"",
         "as now: approved automatically",
     ] {
         assert!(late.text.contains(says), "{says}: {late:?}");
     }
-    assert_eq!(late.text.matches("changed by somebody else").count(), 2, "{late:?}");
+    assert_eq!(late.text.matches("changed meanwhile").count(), 2, "{late:?}");
     assert_eq!(server().await["limits"], theirs["limits"]);
     send(&late.text, &[]).await.expect(303);
     let now = server().await;
@@ -166,7 +166,7 @@ async fn a_form_of_settings_takes_nothing_of_others_back() {
     tenant.platform.post("/api/v1/servers/up/quarantine", &json!({})).await.expect(200);
     let late = send(&page, &[("limits.queue", "")]).await;
     late.expect(409);
-    assert!(late.text.contains("changed by somebody else: state"), "{late:?}");
+    assert!(late.text.contains("changed meanwhile: state"), "{late:?}");
     send(&late.text, &[]).await.expect(303);
     assert_eq!(server().await["limits"], json!({"concurrency": 4}));
 }

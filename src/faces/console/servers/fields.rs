@@ -97,7 +97,7 @@ impl FormNotice {
 
     /// Creates the notice that somebody else was faster, who changed what these names say.
     pub(super) fn late(visit: &PageVisit, changed: Vec<String>) -> FormNotice {
-        let says = "Somebody else changed the server meanwhile.".to_owned();
+        let says = "The server was changed meanwhile.".to_owned();
         FormNotice { says, next_step: "", changed: Some(changed), left_out: left_out(visit) }
     }
 }
