@@ -146,7 +146,7 @@ async fn a_form_of_settings_takes_nothing_of_others_back() {
     late.expect(409);
     assert_harmless(&late.text);
     for says in [
-        "Somebody else changed the server meanwhile.",
+        "The server was changed meanwhile.",
         "changed meanwhile: limits.concurrency",
         "changed meanwhile: changed definitions",
         "name=\"limits.queue\" value=\"8\"",
