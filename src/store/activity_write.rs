@@ -1,4 +1,4 @@
-//! Writes of the activity log, in batches of one statement each: open rows before dispatch, final rows after. They run
+//! Writes of the activity log, in batches of one transaction each: open rows before dispatch, final rows after. They run
 //! as `mcpproxy_system`, because one batch holds records of many tenants.
 
 use std::borrow::Cow;
@@ -27,6 +27,10 @@ type Bind = fn(Statement, ReplicaId, &[&Record]) -> Statement;
 
 /// Values of a batch that are bound in one go: some tens of microseconds.
 const VALUES_AT_ONCE: usize = 500;
+
+/// Final records that one statement inserts. Postgres takes its processor for some milliseconds for a whole batch at once, and calls of a
+/// gateway on the same machine wait for it; between two statements they get it.
+const ROWS_AT_ONCE: usize = 25;
 
 /// Columns that the gateway writes, each with the function that binds it, in the order of the arguments of
 /// `open_activity`.
@@ -173,8 +177,10 @@ impl Store {
             .filter(|record| !skip.contains(&Uuid::from(record.id)))
             .chain(&late)
             .collect();
-        let insert = bind_final(sqlx::query(INSERT_FINAL.as_str()), replica, &finals).await;
-        insert.execute(&mut *tx).await?;
+        for piece in finals.chunks(ROWS_AT_ONCE) {
+            let insert = bind_final(sqlx::query(INSERT_FINAL.as_str()), replica, piece).await;
+            insert.execute(&mut *tx).await?;
+        }
         Ok(tx.commit().await?)
     }
 }

@@ -116,7 +116,7 @@ pub(super) struct Overview {
     pub(super) is_own: bool,
     /// Things that wait for a person.
     pub(super) waiting: Vec<WaitingThings>,
-    /// Permission requests that end next, those that end first first.
+    /// Permission requests that wait longest, the oldest first.
     pub(super) requests: Vec<WaitingRequest>,
     /// True if the permission requests are counted.
     pub(super) knows_requests: bool,
@@ -167,7 +167,7 @@ impl Overview {
         Some(Overview {
             is_own: !caller.role.may(Action::ReadActivity),
             requests: match requests {
-                Some(1..) => ending_next(gateway, (caller, language), now).await,
+                Some(1..) => waiting_longest(gateway, (caller, language), now).await,
                 _ => Vec::new(),
             },
             waiting: waiting(requests.unwrap_or_default(), &states),
@@ -228,8 +228,8 @@ fn at_servers(
     Some(WaitingThings { href, what: what(i64::try_from(sum).unwrap_or(i64::MAX)), servers, more_servers })
 }
 
-/// Returns the permission requests that end next; none if they cannot be read now.
-async fn ending_next(
+/// Returns the permission requests that wait longest; none if they cannot be read now.
+async fn waiting_longest(
     gateway: &Gateway,
     (caller, language): (&Caller, Language),
     now: DateTime<Utc>,

@@ -136,7 +136,7 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
                 decided_by: is_own.then_some(visit.caller().key),
                 behind: last,
                 order: match state {
-                    // of those that wait, the oldest ends first
+                    // of those that wait, the oldest comes first
                     Some(ConsentState::Pending) => ConsentOrder::Oldest,
                     _ if is_own => ConsentOrder::LastDecided,
                     _ => ConsentOrder::Newest,
@@ -276,11 +276,12 @@ pub(super) async fn decide(Path(id): Path<String>, visit: PageVisit) -> Response
     visit.answer_act(Section::Permissions, &to, decided.map(drop))
 }
 
-/// Returns whether a request has the decision of this form already, by the visitor.
+/// Returns whether a request has the decision of this form already, by the visitor, a moment ago.
 fn is_own_decision(visit: &PageVisit, view: &ConsentView) -> bool {
     let visitor = visit.caller().key.map(|key| key.0).unwrap_or_default();
     let there = view.row.decision.as_ref().map(|decision| decision.as_str());
-    view.row.decided_by == Some(visitor) && there == Some(visit.field("decision").trim())
+    let is_recent = view.row.decided_at.is_some_and(|at| visit.now() - at < decided::SHOWN_FOR);
+    is_recent && view.row.decided_by == Some(visitor) && there == Some(visit.field("decision").trim())
 }
 
 async fn decision(visit: &PageVisit, id: &str) -> Result<ConsentView, GatewayError> {

@@ -32,9 +32,9 @@ pub struct ConsentView {
 pub enum RequestedTool {
     /// The definition is the one that was asked about, as far as this replica knows.
     Same,
-    /// The definition, or what an administrator says of it, is another one: no answer lets the call run.
+    /// The definition, or what an administrator says of it, is another one: as long as that is so, no answer lets the call run.
     Changed,
-    /// No server of the tenant has the tool: no answer lets the call run.
+    /// No server of the tenant has the tool: as long as that is so, no answer lets the call run.
     Gone,
 }
 

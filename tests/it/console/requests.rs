@@ -121,14 +121,14 @@ async fn the_page_of_a_refused_call_says_what_a_remembered_decision_does_to_it()
 }
 
 #[tokio::test]
-async fn the_first_page_names_the_requests_that_end_next() {
+async fn the_first_page_names_the_requests_that_wait_longest() {
     let stage = Stage::start().await;
     let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
     let (agent, stranger) =
         (tenant.key(&json!({"role": "agent", "owner": "robot"})).await, tenant.agent().await);
     let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
     let none = visitor.get("/console").await.text;
-    assert!(!none.contains("Requests that end next"), "{none}");
+    assert!(!none.contains("Requests that wait longest"), "{none}");
     let mut ids = Vec::new();
     for n in 0..6 {
         ids.push(asked(&agent, &json!({"n": n})).await);
@@ -157,7 +157,10 @@ async fn a_card_says_when_no_answer_lets_its_call_run() {
     upstream.set_tools(vec![Tool::raw("writer", &changed.to_string())]);
     tenant.platform.post("/api/v1/servers/zoo/refresh", &json!({})).await.expect(200);
     let says = async |part: &str| visitor.get(&path_of(&id)).await.text.contains(part);
-    settle(true, SOON, || says("has changed since the call asked: this call does not run")).await;
+    settle(true, SOON, || {
+        says("has changed since the call asked: as long as that is so, this call does not run")
+    })
+    .await;
     tenant.platform.delete("/api/v1/servers/zoo").await.expect(204);
     settle(true, SOON, || says("The tool is gone, or its server was removed")).await;
 }

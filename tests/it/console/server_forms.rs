@@ -155,7 +155,7 @@ async fn a_form_of_settings_takes_nothing_of_others_back() {
     ] {
         assert!(late.text.contains(says), "{says}: {late:?}");
     }
-    assert_eq!(late.text.matches("changed meanwhile").count(), 2, "{late:?}");
+    assert_eq!(late.text.matches("<li>changed meanwhile: ").count(), 2, "{late:?}");
     assert_eq!(server().await["limits"], theirs["limits"]);
     send(&late.text, &[]).await.expect(303);
     let now = server().await;

@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 use serde_json::Map;
 
 use super::setup::{NEW_KEY_MEMORY_BYTES, new_key};
-use super::{KeyFault, TypedKey, href_of, id_of, list_again};
+use super::{KeyFault, TypedKey, has_ended, href_of, id_of, list_again};
 use crate::domain::id::KeyId;
 use crate::domain::tenant::Action;
 use crate::faces::console::act::{VisitorAct, perform};
@@ -38,7 +38,8 @@ async fn made_already(visit: PageVisit, error: &GatewayError) -> Response {
         Ok(Some(id)) => visit.gateway().tenants.get_key(visit.caller(), id).await.ok(),
         Ok(None) => None,
         Err(_) => {
-            let says = "This form is too old, so nothing was done. To make a key with what is typed below, send it now.";
+            let says = "This form is too old, so nothing was done now. If it was sent before, its key is in the list. To make one with what is typed \
+                        below, send it.";
             return list_again(visit, KeyFault::send_again(says.to_owned())).await;
         }
     };
@@ -145,7 +146,7 @@ async fn not_rotated(visit: &PageVisit, id: &str, error: &GatewayError) -> Respo
     let successor = match (error, id_of(id)) {
         (GatewayError::Conflict(_), Ok(id)) => {
             let key = visit.gateway().tenants.get_key(visit.caller(), id).await.ok();
-            key.and_then(|key| Some((key.name, key.successor?)))
+            key.filter(|key| !has_ended(key, visit.now())).and_then(|key| Some((key.name, key.successor?)))
         }
         _ => None,
     };

@@ -161,16 +161,16 @@ impl RequestCard {
     }
 }
 
-/// Returns the reason why a call of a tool does not run, whatever the answer; `None` if it may.
+/// Returns the reason why a call of a tool does not run now, whatever the answer; `None` if it may.
 fn stale(tool: RequestedTool) -> Option<&'static str> {
     match tool {
         RequestedTool::Same => None,
         RequestedTool::Changed => Some(
-            "The definition of the tool has changed since the call asked: this call does not run, whoever allows it.",
+            "The definition of the tool has changed since the call asked: as long as that is so, this call does not run, whoever allows it.",
         ),
-        RequestedTool::Gone => {
-            Some("The tool is gone, or its server was removed: this call does not run, whoever allows it.")
-        }
+        RequestedTool::Gone => Some(
+            "The tool is gone, or its server was removed: as long as that is so, this call does not run, whoever allows it.",
+        ),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::faces::console::text::short;
 use crate::gateway::ConsentView;
 
 /// Time after the decision for which its notice is shown.
-const SHOWN_FOR: TimeDelta = TimeDelta::minutes(2);
+pub(super) const SHOWN_FOR: TimeDelta = TimeDelta::minutes(2);
 /// Longest action in a notice or a list, in characters.
 pub(super) const TOLD_CHARS_MAX: usize = 80;
 /// Most remembered decisions that are looked at.

@@ -40,7 +40,10 @@ pub(super) fn asked(visit: &PageVisit) -> AskedChange {
         command: text(visit, "command"),
         auto_approve: text(visit, "auto_approve").and_then(flag),
         headers: lines.map(|lines| Some(lines).filter(|lines| !lines.is_empty() || credentials == "remove")),
-        limits: limits.map(|limits| Some(limits).filter(|_| !changed_limits.is_empty())),
+        // a form that does not say what it was made from, such as that of an older release, replaces them
+        limits: limits.map(|limits| {
+            Some(limits).filter(|_| !changed_limits.is_empty() || visit.field("was").is_empty())
+        }),
         changed_limits,
         keeps_credentials: credentials == "keep",
         version: version(visit),

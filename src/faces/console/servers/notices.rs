@@ -8,8 +8,6 @@ use crate::faces::console::text::short;
 use crate::faces::query::server::last_error;
 use crate::gateway::{ServerView, ToolView};
 
-/// Longest error in a notice, in characters.
-const ERROR_CHARS_MAX: usize = 200;
 /// Longest name of a tool in a notice, in characters.
 const NAME_CHARS_MAX: usize = 80;
 
@@ -75,28 +73,23 @@ fn still_waiting(number: usize, is_by_listing: bool) -> String {
     }
 }
 
-/// Returns a sentence about a listing that failed, after a space; empty without one.
-fn trouble(server: &ServerView) -> String {
+/// Returns a sentence about a listing that failed, after a space; empty without one. The error itself is on the page, and not in its address,
+/// which proxies log.
+fn trouble(server: &ServerView) -> &'static str {
     match server.enabled && server.connection != ConnectionState::Connected {
-        true => format!(" It could not be listed{}", reason(server, ": ", ".")),
-        false => String::new(),
+        true => " It could not be listed: see the last error below.",
+        false => "",
     }
 }
 
 /// Returns what a listing came to, after a space.
 fn tried(server: &ServerView) -> String {
-    match server.connection == ConnectionState::Connected {
-        true => {
-            format!(" {} is connected, and its tools are listed.{}", server.name, reason(server, " ", ""))
-        }
-        false => format!(" {} could not be listed{}", server.name, reason(server, ": ", ".")),
+    let name = &server.name;
+    match (server.connection == ConnectionState::Connected, last_error(server).is_some()) {
+        (true, false) => format!(" {name} is connected, and its tools are listed."),
+        (true, true) => format!(" {name} is connected, and its tools are listed; see the last error below."),
+        (false, _) => format!(" {name} could not be listed: see the last error below."),
     }
-}
-
-/// Returns the last error of a server after `before`; `without` if there is none.
-fn reason(server: &ServerView, before: &str, without: &str) -> String {
-    last_error(server)
-        .map_or(without.to_owned(), |error| format!("{before}{}", short(&error, ERROR_CHARS_MAX)))
 }
 
 #[cfg(test)]
@@ -113,11 +106,14 @@ mod tests {
         let away = server(ConnectionState::Disconnected, Some("refused"));
         let there = server(ConnectionState::Connected, None);
         let partly = server(ConnectionState::Connected, Some("1 tool is left out"));
-        assert_eq!(tried(&away), " up could not be listed: refused");
-        assert_eq!(tried(&server(ConnectionState::Disconnected, None)), " up could not be listed.");
+        assert_eq!(tried(&away), " up could not be listed: see the last error below.");
+        assert_eq!(
+            tried(&server(ConnectionState::Disconnected, None)),
+            " up could not be listed: see the last error below."
+        );
         assert_eq!(tried(&there), " up is connected, and its tools are listed.");
-        assert_eq!(tried(&partly), " up is connected, and its tools are listed. 1 tool is left out");
-        assert_eq!(of_addition(&away), "up is added. It could not be listed: refused");
+        assert_eq!(tried(&partly), " up is connected, and its tools are listed; see the last error below.");
+        assert_eq!(of_addition(&away), "up is added. It could not be listed: see the last error below.");
         assert_eq!(
             of_addition(&ServerView { quarantined: true, ..there }),
             "up is added. It waits in quarantine."

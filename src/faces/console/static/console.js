@@ -210,13 +210,19 @@
   const comments = () => [...document.querySelectorAll('article.card input[name="comment"]')];
   if (kind === 'permissions') {
     const whose = own?.slice(0, 8); // of the session, and nothing that opens it
-    const [kept, drafts] = JSON.parse(sessionStorage.getItem(DRAFTS) ?? '[]');
-    sessionStorage.removeItem(DRAFTS);
-    for (const field of comments()) if (kept === whose && drafts[field.id]) field.value = drafts[field.id];
+    try {
+      const [kept, drafts] = JSON.parse(sessionStorage.getItem(DRAFTS) ?? '[]');
+      for (const field of comments()) if (kept === whose && drafts[field.id]) field.value = drafts[field.id];
+    } catch {
+      // nothing is kept
+    }
     document.addEventListener('submit', (event) => {
       const others = comments().filter((field) => field.value && !event.target.contains(field));
-      if (others.length) {
-        sessionStorage.setItem(DRAFTS, JSON.stringify([whose, Object.fromEntries(others.map((field) => [field.id, field.value]))]));
+      const drafts = Object.fromEntries(others.map((field) => [field.id, field.value]));
+      try {
+        sessionStorage.setItem(DRAFTS, JSON.stringify([whose, drafts]));
+      } catch {
+        // a browser that keeps nothing
       }
     });
   }
