@@ -38,7 +38,7 @@ mod tests {
         assert_eq!(warning(&["op-"], &known).as_deref(), Some(none));
         assert_eq!(warning(&[], &known).as_deref(), Some(none));
         let meant = format!("{none} Did you mean 'op-first:*'?");
-        assert_eq!(warning(&["nothing", "op-frst:*"], &known), Some(meant));
+        assert_eq!(warning(&["nothing", "op-firsts:*"], &known), Some(meant));
         let one = warning(&["x:*"], &["a:b"]).unwrap();
         assert!(one.starts_with("allowed_tools does not match the 1 tool that is known now"), "{one}");
         for globs in [&["op-*"][..], &["x:*", "*:read"], &["*"]] {
