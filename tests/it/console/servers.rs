@@ -293,6 +293,13 @@ async fn roles_see_and_change_as_over_the_api() {
     visitor.get("/console/servers/own/release").await.expect(403);
     let other = Visitor::with_key(&stage.gateway, &tenant.operator().await).await;
     other.post("/console/servers/own/unquarantine", &[]).await.expect(303);
+    tenant.platform.post("/api/v1/servers/own/tools/t/block", &json!({})).await.expect(200);
+    let [here, there] = [&visitor, &other].map(|visitor| visitor.get("/console/servers/own"));
+    let (here, there) = (here.await.text, there.await.text);
+    assert!(
+        form_to(&there, "/tools/unblock").is_some() && form_to(&here, "/tools/unblock").is_none(),
+        "{here}"
+    );
     // another tenant's server does not exist
     let stranger = Visitor::with_key(&stage.gateway, &stage.tenant("other").await.admin().await).await;
     stranger.get("/console/servers/up").await.expect(404);

@@ -213,6 +213,7 @@ fn described(
     let (state, tone) = state_of(server);
     let nav = visit.nav(Section::Servers);
     let here = href_of(&server.name);
+    let may_approve = visit.gateway().servers.may_approve(visit.caller(), server);
     ServerPage {
         csrf: nav.csrf.clone(),
         nav,
@@ -229,7 +230,7 @@ fn described(
         auto_approve: server.auto_approve,
         is_quarantined: server.quarantined,
         release_approves: release::approves_all(server),
-        may_approve: visit.gateway().servers.may_approve(visit.caller(), server),
+        may_approve,
         next_step: next_step(visit, server),
         error: last_error(server).map(|error| LongText::of(&error)),
         buttons: buttons(visit, server),
@@ -237,7 +238,7 @@ fn described(
         headers: if server.web_page.is_some() { String::new() } else { server.header_names.join(", ") },
         may_change: visit.caller().role.may(Action::ChangeServers),
         href: here.clone(),
-        tools: shown.iter().map(|tool| line(visit, &server.name, tool)).collect(),
+        tools: shown.iter().map(|tool| line(visit, (&server.name, may_approve), tool)).collect(),
         next: next.map(|cursor| format!("{here}?limit={}&cursor={cursor}", page.limit)),
     }
 }
@@ -277,11 +278,11 @@ fn buttons(visit: &PageVisit, server: &ServerView) -> Vec<ActButton> {
     fitting.map(|(verb, label, _)| ActButton { action: format!("{here}/{verb}"), label }).collect()
 }
 
-fn line(visit: &PageVisit, server: &str, tool: &ToolView) -> ToolLine {
+fn line(visit: &PageVisit, (server, may_approve): (&str, bool), tool: &ToolView) -> ToolLine {
     let (tier, description) = facts(tool, visit.caller().settings.unannotated_tools);
     let role = visit.caller().role;
     let act = match tool.state {
-        PinState::Blocked => role.may(Action::Approve).then_some(("unblock", "Unblock")),
+        PinState::Blocked => may_approve.then_some(("unblock", "Unblock")),
         _ => role.may(Action::ChangeServers).then_some(("block", "Block")),
     };
     ToolLine {

@@ -276,6 +276,7 @@
       clearTimeout(timer);
       timer = 0;
       button.textContent = isPaused ? 'Go on with updates' : 'Pause updates';
+      say(isPaused ? 'Updates are paused: this page stays as it is.' : '');
       if (!isPaused) want();
     });
     line.append(' ', button);
