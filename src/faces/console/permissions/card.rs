@@ -2,7 +2,6 @@
 
 use chrono::{DateTime, Utc};
 
-use super::decided::TOLD_CHARS_MAX;
 use crate::domain::consent::{COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, FENCE, grant_life};
 use crate::domain::policy::Assurance;
 use crate::domain::risk::RiskLevel;
@@ -12,6 +11,9 @@ use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::{LongText, short};
 use crate::gateway::{ConsentView, RequestedTool};
+
+/// Longest action in a notice or a list, in characters.
+pub(super) const TOLD_CHARS_MAX: usize = 80;
 
 /// Button of a decision.
 pub(super) struct DecisionButton {

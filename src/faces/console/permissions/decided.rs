@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use uuid::Uuid;
 
-use super::card::did;
+use super::card::{TOLD_CHARS_MAX, did};
 use crate::domain::consent::{ConsentDecision, GrantEffect};
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
@@ -13,8 +13,6 @@ use crate::gateway::ConsentView;
 
 /// Time after the decision for which its notice is shown.
 pub(super) const SHOWN_FOR: TimeDelta = TimeDelta::minutes(2);
-/// Longest action in a notice or a list, in characters.
-pub(super) const TOLD_CHARS_MAX: usize = 80;
 /// Most remembered decisions that are looked at.
 const GRANTS_MAX: i64 = 100;
 

@@ -1,7 +1,6 @@
 //! Permission request in a list of those that wait no more.
 
-use super::card::{decided, state_of};
-use super::decided::TOLD_CHARS_MAX;
+use super::card::{TOLD_CHARS_MAX, decided, state_of};
 use crate::domain::consent::ConsentState;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::page_visit::PageVisit;
