@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::attacks::{self, Attacks};
 use crate::beside::{self, Beside};
+use crate::compare::must;
 use crate::listeners::{self, Listeners};
 use crate::load::Era;
 use crate::rows::{Measured, Outcome, Subject, Through};
@@ -90,6 +91,10 @@ impl Report {
             outcome.measured.iter().map(|measured| cells(outcome, measured)).collect::<Vec<_>>()
         });
         table(out, title, &COLUMNS, &rows.collect::<Vec<_>>());
+        outcomes
+            .iter()
+            .filter(|outcome| outcome.row.pace.is_some())
+            .for_each(|outcome| paced_note(out, outcome));
         if subject == Subject::Writes {
             outcomes.iter().for_each(|outcome| insert_note(out, outcome));
         }
@@ -128,6 +133,9 @@ impl Report {
         table(out, "Memory and start", &["measure", "value"], &rows.collect::<Vec<_>>());
     }
 }
+
+/// Most that the 99th percentile at a fixed pace may be, as a multiple of nginx's.
+const PACED_P99_MAX: f64 = 2.0;
 
 /// Columns of the tables of load; those that stay empty are left out.
 const COLUMNS: [&str; 13] = [
@@ -199,6 +207,15 @@ fn insert_note(out: &mut String, outcome: &Outcome) {
     let clients = outcome.row.clients;
     out.push_str(&format!("\nWith clients: {clients}, a write adds {added:.2} ms at the median; "));
     out.push_str(&format!("two INSERTs and 0.5 ms are {bound:.2} ms.\n"));
+}
+
+/// Says whether the tail at a fixed pace is within its bound of nginx's; nothing without nginx.
+fn paced_note(out: &mut String, outcome: &Outcome) {
+    let p99 = |through| outcome.measured.iter().find(|m| m.through == through).map(|m| m.slice.ms(0.99));
+    let (Some(nginx), Some(gateway)) = (p99(Through::Nginx), p99(Through::Gateway)) else { return };
+    let verdict = must(gateway / nginx, PACED_P99_MAX, "p99", "× of nginx", false);
+    let (name, era) = (outcome.row.name, outcome.row.era.revision());
+    out.push_str(&format!("\nOf {name}, {era}: {:.2}× of nginx; {verdict}.\n", gateway / nginx));
 }
 
 fn answers(measured: &Measured) -> f64 {

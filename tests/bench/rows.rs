@@ -59,6 +59,8 @@ pub struct Row {
     pub era: Era,
     /// Clients at the same time, each on one connection.
     pub clients: usize,
+    /// Requests a second over all clients; `None`: each client asks again once it has its answer.
+    pub pace: Option<u32>,
     /// What is compared, in the order of the turns.
     pub through: &'static [Through],
 }
@@ -89,13 +91,25 @@ pub fn all() -> Vec<Row> {
     use Through::{Agentgateway, Direct, Gateway, Insert, Nginx};
     const HOPS: &[Through] = &[Direct, Nginx, Gateway];
     const PEERS: &[Through] = &[Direct, Nginx, Agentgateway, Gateway];
-    let row = |subject, name, work, era, clients, through| Row { subject, name, work, era, clients, through };
+    let row = |subject, name, work, era, clients, through| Row {
+        subject,
+        name,
+        work,
+        era,
+        clients,
+        pace: None,
+        through,
+    };
     let mut rows = Vec::new();
     for era in [Era::Handshake, Era::Modern] {
         for clients in [1, 16, 64] {
             let through = if clients == 16 { PEERS } else { HOPS };
             rows.push(row(Subject::Reads, "read", Work::Read, era, clients, through));
         }
+    }
+    for era in [Era::Handshake, Era::Modern] {
+        let read = row(Subject::Reads, "read, 3000 a second", Work::Read, era, 16, HOPS);
+        rows.push(Row { pace: Some(3000), ..read });
     }
     rows.push(row(Subject::Reads, "read of 10 kB", Work::ReadBig, Era::Handshake, 16, HOPS));
     for clients in [1, 16] {
@@ -213,6 +227,7 @@ impl Bench {
             Through::Gateway if matches!(row.work, Work::Search | Work::ListDirect) => &self.catalogue,
             Through::Gateway => &self.gateway,
         };
-        load::run(door, row.work, row.era, row.clients, Until::Elapsed(time)).await
+        let until = row.pace.map_or(Until::Elapsed(time), |pace| Until::Paced(pace, time));
+        load::run(door, row.work, row.era, row.clients, until).await
     }
 }
