@@ -144,9 +144,14 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
     };
     let form = match is_change {
         false => Form::default(),
-        true => Form::read(headers, body, form_bytes_max(path, session.as_ref()))
-            .await
-            .map_err(|fault| page::message(fault.status, "Form not read", fault.text, Some(id)))?,
+        true => match Form::read(headers, body, form_bytes_max(path, session.as_ref())).await {
+            Ok(form) => form,
+            // one of a session that has ended leads to the login, however long it is
+            Err(_) if session.is_none() && !is_open => Form::default(),
+            Err(fault) => {
+                return Err(page::message(fault.status, "Form not read", fault.text, Some(id)).into());
+            }
+        },
     };
     let secret = cookie.and_then(CookieSecret::read);
     if session.is_none() && !is_open {

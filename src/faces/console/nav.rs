@@ -111,6 +111,8 @@ pub(super) struct Nav {
     pub(super) owner: String,
     /// Name of the tenant that the platform operator acts in; `None` for others, and in no tenant.
     pub(super) tenant: Option<String>,
+    /// Ids of the visitor's principal and tenant: the script fills a form in again for the same ones alone.
+    pub(super) whose: String,
     /// Hidden text of the session's forms.
     pub(super) csrf: String,
 }
@@ -133,6 +135,11 @@ impl Nav {
             links: open.map(link).collect(),
             owner: caller.owner.clone(),
             tenant: is_in_one.then(|| caller.tenant_name().to_owned()),
+            whose: format!(
+                "{}/{}",
+                caller.key.map(|key| key.to_string()).unwrap_or_default(),
+                caller.tenant_id()
+            ),
             csrf,
         }
     }

@@ -5,6 +5,7 @@ mod browser;
 mod doors;
 mod ends;
 mod forms;
+mod kept;
 mod keys;
 mod live;
 mod login;

@@ -6,6 +6,7 @@
  *   - a part with data-again-s in it is asked for again after so many seconds,
  *   - a page that answers a form gets the address that it names as its own (rel=canonical), so that loading it again sends nothing,
  *   - comments that were typed on other requests are kept over a decision about one,
+ *   - what was typed into a form with data-keep is in it again after a login that the end of the session made necessary,
  *   - j and k move between permission requests, a and d from a request to its buttons. A button is pressed as any other.
  * A part is asked for at most every 2 s, never while the page is hidden or paused, and less often after errors. Nothing is asked any
  * more once the session has ended. What comes is the same page, written by the server's templates; it is read without running
@@ -21,7 +22,67 @@
   const GUARD_MS = 700; // decisions right after a list has moved are meant for another place
 
   const nav = document.querySelector('header nav');
-  if (!nav) return;
+
+  /* what was typed when the session ended: it stays in this tab over the login, for the same visitor in the same tenant alone */
+  const FORM = 'mcpproxy-form';
+  const FORM_CHARS_MAX = 65536;
+  const whose = nav?.parentElement.dataset.whose;
+  const keepers = () => [...document.querySelectorAll('form[data-keep]')];
+  const KEPT = ':is(input, select, textarea):not([type="password"], [name="csrf"], [data-keep="no"])';
+  const fieldsOf = (form) => [...form.elements].filter((field) => field.matches(KEPT));
+  // forms about several tools have the same action
+  const idOf = (form) => `${form.getAttribute('action')} ${form.elements.namedItem('tool')?.value ?? ''}`;
+  const store = (entry) => {
+    try {
+      sessionStorage.removeItem(FORM);
+      const text = JSON.stringify(entry);
+      if (entry && text.length <= FORM_CHARS_MAX) sessionStorage.setItem(FORM, text);
+    } catch {
+      // a browser that keeps nothing
+    }
+  };
+  const stored = () => {
+    try {
+      return JSON.parse(sessionStorage.getItem(FORM));
+    } catch {
+      return null;
+    }
+  };
+  const keep = (form, isLost) => {
+    const values = Object.fromEntries(fieldsOf(form).map((field) => [field.name, field.value]));
+    store({ whose, form: idOf(form), values, isLost });
+  };
+  const kept = stored();
+  if (!nav) {
+    // the login; only it knows that nothing was done
+    const isLost = kept?.isLost || new URLSearchParams(location.search).has('form_lost');
+    store(kept && isLost ? { ...kept, isLost } : null);
+    return;
+  }
+  store(null);
+  const mine = kept?.isLost && kept.whose === whose && keepers().find((form) => idOf(form) === kept.form);
+  if (mine) {
+    for (const field of fieldsOf(mine).filter((field) => Object.hasOwn(kept.values, field.name))) {
+      const value = kept.values[field.name];
+      if (field.options && ![...field.options].some((option) => option.value === value)) continue;
+      field.value = value;
+      const cover = field.closest('details');
+      if (cover && value) cover.open = true;
+    }
+    const notice = document.createElement('p');
+    notice.className = 'notice';
+    notice.setAttribute('role', 'status');
+    document.querySelector('main').prepend(notice);
+    notice.textContent = 'What you typed before the login is in the form again; nothing was sent.';
+    const secret = mine.querySelector('[data-keep="no"]:not([type="hidden"])');
+    if (secret) notice.textContent += ' Fields that may hold secrets are empty.';
+  }
+  document.addEventListener('submit', (event) => {
+    if (event.defaultPrevented) return;
+    if (event.target.matches('form[data-keep]')) keep(event.target, false);
+    else store(null);
+  });
+
   // of the session and its tenant: another one's forms are never put into this page
   const session = (page) => page.querySelector('header input[name="csrf"]')?.value;
   const own = session(document);
@@ -53,6 +114,11 @@
     const again = document.createElement('a');
     again.href = location.href;
     again.textContent = 'Load it again';
+    again.addEventListener('click', () => {
+      const typed = (field) => field.matches('input, textarea') && field.value !== field.defaultValue;
+      const form = text === LOGGED_OUT && keepers().find((form) => fieldsOf(form).some(typed));
+      if (form) keep(form, true);
+    });
     line.replaceChildren(said, ' ', again);
     line.classList.add('failure');
     say(text);

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::domain::json;
+use crate::domain::redact::preview_member;
 use crate::faces::console::text::short;
 
 /// Most fields of a form; further properties are given as JSON.
@@ -86,6 +87,11 @@ impl ArgumentField {
         self.kind == FieldKind::Number
     }
 
+    /// Returns whether the field may hold a secret: records mask values of such a name.
+    pub(super) fn is_secret(&self) -> bool {
+        self.path.iter().any(|name| preview_member(name, "plain", NAME_BYTES_MAX) != "plain")
+    }
+
     /// Returns the value as JSON; `None` for an empty field.
     ///
     /// # Errors
@@ -162,6 +168,11 @@ impl ArgumentForm {
                 fault: None,
             });
         }
+    }
+
+    /// Returns whether one of the fields may hold a secret.
+    pub(super) fn has_secret(&self) -> bool {
+        self.fields.iter().any(ArgumentField::is_secret)
     }
 
     /// Fills the form in.

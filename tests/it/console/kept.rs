@@ -1,0 +1,222 @@
+//! Forms that come after the end of their session, in a real browser: what was typed comes back after the login.
+
+use serde_json::{Value, json};
+use sqlx::Executor;
+
+use super::live::{browser, shows};
+use super::permissions::{asked, asking, path_of};
+use crate::support::{Api, Browser, Stage, Tenant, Tool, Upstream, Visitor, upstream};
+
+/// Notices on a page.
+const NOTICES: &str =
+    "[...document.querySelectorAll('p.notice[role=status]')].map(notice => notice.textContent).join()";
+const FILLED: &str = "What you typed before the login is in the form again; nothing was sent.";
+const WITHOUT_SECRETS: &str = " Fields that may hold secrets are empty.";
+/// Text that the script keeps in the tab.
+const STORED: &str = "sessionStorage.getItem('mcpproxy-form') ?? ''";
+/// Button that saves the policy.
+const SAVE: &str = "form[data-keep] button:not([formaction])";
+
+/// A tenant with a server whose tool takes a password, and a request that waits; an admin in a browser.
+struct Desk {
+    stage: Stage,
+    tenant: Tenant,
+    _upstream: Upstream,
+    admin: Api,
+    url: String,
+    request: String,
+    browser: Browser,
+}
+
+impl Desk {
+    async fn start() -> Desk {
+        let stage = Stage::start().await;
+        let text = json!({"type": "string"});
+        let schema = json!({"type": "object", "properties": {"city": text, "password": text}});
+        let login = json!({"name": "login", "description": "Logs in", "inputSchema": schema});
+        let mut tools = upstream::zoo();
+        tools.push(Tool::raw("login", &login.to_string()));
+        let (tenant, upstream) = asking(&stage, json!([]), tools).await;
+        let request = asked(&tenant.agent().await, &json!({"n": 1})).await;
+        let admin = tenant.admin().await;
+        let visitor = Visitor::with_key(&stage.gateway, &admin).await;
+        let browser = browser(&visitor).await;
+        Desk { stage, tenant, _upstream: upstream, admin, url: visitor.base.clone(), request, browser }
+    }
+
+    async fn open(&mut self, path: &str) {
+        self.browser.open(&format!("{}{path}", self.url)).await;
+    }
+
+    async fn end_session(&self) {
+        self.stage.database.connect().await.execute("delete from web_sessions").await.unwrap();
+    }
+
+    /// Opens a page, fills fields in, and presses a button after the end of the session. Leads to the login.
+    async fn lose(&mut self, path: &str, typed: &[(&str, &str)], button: &str) {
+        self.open(path).await;
+        for (field, text) in typed {
+            let opens =
+                format!("document.querySelector('{field}').closest('details')?.setAttribute('open', '')");
+            self.browser.evaluate(&opens).await;
+            self.browser.fill(field, text).await;
+        }
+        self.end_session().await;
+        self.browser.follow(&format!("document.querySelector('{button}').click()")).await;
+        let page = self.browser.evaluate("location.pathname").await;
+        assert_eq!(page, "/console/login", "{path}");
+    }
+
+    async fn log_in(&mut self, key: &Api) {
+        self.browser.fill("#api_key", key.key.as_deref().unwrap()).await;
+        self.browser.follow("document.querySelector('form').requestSubmit()").await;
+    }
+
+    async fn value(&mut self, field: &str) -> Value {
+        self.browser.evaluate(&format!("document.querySelector('{field}').value")).await
+    }
+}
+
+#[tokio::test]
+async fn what_was_typed_is_in_the_form_after_the_login() {
+    let mut desk = Desk::start().await;
+    let admin = desk.admin.clone();
+    let mut mistyped = admin.clone();
+    mistyped.key = Some("wrong".to_owned());
+    let (url, comment) = (path_of(&desk.request), format!("#c-{}", desk.request));
+    let trial = ["#t-1", "#t-2", "#t-args"];
+    for (path, kept, secret, button) in [
+        ("/console/settings", vec![("#s-allowed_tools", "[\"zoo:*\"")], vec![], "main form button"),
+        (
+            "/console/servers/zoo/settings",
+            vec![("#s-queue", "12x")],
+            vec![("#s-headers", "X-Key: s3cret"), ("#s-url", "https://h/?key=s3cret")],
+            "main form button",
+        ),
+        (
+            "/console/servers/zoo?tool=writer",
+            vec![("#o-title", "My title")],
+            vec![],
+            "form[data-keep] button",
+        ),
+        (&*url, vec![(&*comment, "not today")], vec![], "button[value=reject_once]"),
+        (
+            "/console/try?tool=zoo%3Alogin",
+            vec![(trial[0], "Berlin"), ("#t-reason", "a test")],
+            vec![(trial[1], "s3cret"), (trial[2], "{\"password\": \"s3cret\"}")],
+            "button[value=check]",
+        ),
+        ("/console/keys", vec![("#k-owner", "ada"), ("#k-name", "laptop")], vec![], "form[data-keep] button"),
+    ] {
+        desk.lose(path, &[&kept[..], &secret[..]].concat(), button).await;
+        let stored = desk.browser.evaluate(STORED).await;
+        let stored = stored.as_str().unwrap();
+        assert!(!stored.is_empty() && !stored.contains("s3cret") && !stored.contains("csrf"), "{stored}");
+        // a key that is mistyped changes nothing about it
+        desk.log_in(&mistyped).await;
+        desk.log_in(&admin).await;
+        let notice = if secret.is_empty() { FILLED.to_owned() } else { format!("{FILLED}{WITHOUT_SECRETS}") };
+        assert_eq!(desk.browser.evaluate(NOTICES).await, notice, "{path}");
+        for (field, text) in &kept {
+            assert_eq!(desk.value(field).await, *text, "{path} {field}");
+        }
+        for (field, _) in &secret {
+            assert_eq!(desk.value(field).await, "", "{path} {field}");
+        }
+        assert_eq!(desk.browser.evaluate(STORED).await, "", "{path}");
+        assert_eq!(desk.browser.audit().await, Vec::<String>::new(), "{path}");
+        desk.browser.allow_scripts().await;
+        desk.browser.reload().await;
+        assert_eq!(desk.browser.evaluate(NOTICES).await, "", "{path}: once");
+    }
+    assert_eq!(desk.stage.database.count("select count(*) from api_keys where owner = 'ada'").await, 0);
+    // the form of a key is one of the new session
+    desk.lose("/console/keys", &[("#k-owner", "ada")], "form[data-keep] button").await;
+    desk.log_in(&admin).await;
+    desk.browser.follow("document.querySelector('form[data-keep] button').click()").await;
+    assert_eq!(desk.stage.database.count("select count(*) from api_keys where owner = 'ada'").await, 1);
+    desk.browser.close().await;
+}
+
+#[tokio::test]
+async fn a_form_that_is_filled_in_again_overwrites_no_later_change() {
+    let mut desk = Desk::start().await;
+    let rules = r#"[{"id": "mine", "effect": "deny", "match": {"tool": "zoo:*"}}]"#;
+    desk.lose("/console/policy", &[("#p-rules", rules)], SAVE).await;
+    super::trial::set_policy(&desk.tenant, "always_ask", json!([])).await;
+    let admin = desk.admin.clone();
+    desk.log_in(&admin).await;
+    assert_eq!(desk.value("#p-rules").await, rules);
+    desk.browser.follow(&format!("document.querySelector('{SAVE}').click()")).await;
+    assert_eq!(desk.value("#p-rules").await, rules);
+    let now = desk.tenant.platform.get("/api/v1/policy").await.expect(200);
+    assert_eq!(now["rules"], json!([]), "somebody else was faster");
+    desk.browser.follow(&format!("document.querySelector('{SAVE}').click()")).await;
+    let now = desk.tenant.platform.get("/api/v1/policy").await.expect(200);
+    assert_eq!(now["rules"][0]["id"], "mine", "{now}");
+    assert_eq!(desk.browser.evaluate(STORED).await, "", "a form that arrives is not kept");
+    desk.browser.close().await;
+}
+
+#[tokio::test]
+async fn a_page_that_is_logged_out_keeps_its_form_too() {
+    let mut desk = Desk::start().await;
+    desk.open("/console/policy").await;
+    desk.browser.fill("#p-rules", "- id: mine").await;
+    desk.end_session().await;
+    let said = "document.querySelector('p.live [role=status]').textContent";
+    shows(&mut desk.browser, said, json!("Logged out: log in again.")).await;
+    desk.browser.follow("document.querySelector('p.live a').click()").await;
+    let admin = desk.admin.clone();
+    desk.log_in(&admin).await;
+    assert_eq!(
+        (desk.value("#p-rules").await, desk.browser.evaluate(NOTICES).await),
+        (json!("- id: mine"), json!(FILLED))
+    );
+    desk.browser.close().await;
+}
+
+#[tokio::test]
+async fn what_was_typed_is_for_its_visitor_and_page_alone() {
+    let mut desk = Desk::start().await;
+    let stranger = desk.tenant.admin().await;
+    let admin = desk.admin.clone();
+    let typed = [("#p-rules", "- id: mine")];
+    desk.lose("/console/policy", &typed, SAVE).await;
+    desk.log_in(&stranger).await;
+    assert_ne!(desk.value("#p-rules").await, "- id: mine");
+    assert_eq!(
+        (desk.browser.evaluate(NOTICES).await, desk.browser.evaluate(STORED).await),
+        (json!(""), json!(""))
+    );
+    // the next page takes it, or nobody
+    desk.open("/console").await;
+    desk.browser.follow("document.querySelector('form[action=\"/console/logout\"] button').click()").await;
+    desk.log_in(&admin).await;
+    desk.lose("/console/policy", &typed, SAVE).await;
+    desk.open("/console/login").await;
+    desk.log_in(&admin).await;
+    desk.open("/console/policy").await;
+    assert_ne!(desk.value("#p-rules").await, "- id: mine");
+    // what a form left behind goes with a logout, and with a login that no form led to
+    for act in ["form[action=\"/console/logout\"] button", "nav a"] {
+        desk.open("/console/policy").await;
+        desk.browser.evaluate("sessionStorage.setItem('mcpproxy-form', '{\"values\": {}}')").await;
+        if act == "nav a" {
+            desk.end_session().await;
+        }
+        desk.browser.follow(&format!("document.querySelector('{act}').click()")).await;
+        assert_eq!(desk.browser.evaluate("location.pathname").await, "/console/login");
+        assert_eq!(desk.browser.evaluate(STORED).await, "", "{act}");
+        desk.log_in(&admin).await;
+    }
+    // a form that is too long is not kept
+    for (length, is_kept) in [(40_000, true), (70_000, false)] {
+        let long = "x".repeat(length);
+        desk.lose("/console/policy", &[("#p-rules", &*long)], SAVE).await;
+        assert_eq!(desk.browser.evaluate(STORED).await != "", is_kept, "{length}");
+        desk.log_in(&admin).await;
+        assert_eq!(desk.value("#p-rules").await == long, is_kept, "{length}");
+    }
+    desk.browser.close().await;
+}
