@@ -3,7 +3,7 @@
 use serde_json::{Map, json};
 
 use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden};
-use crate::support::{Stage, Upstream, Visitor, upstream};
+use crate::support::{Stage, Tool, Upstream, Visitor, upstream};
 
 #[tokio::test]
 async fn a_form_that_adds_a_server_keeps_what_was_typed() {
@@ -209,4 +209,91 @@ async fn a_file_that_cannot_be_read_is_kept() {
         assert_harmless(&page.text);
         assert!(page.text.contains(&escaped(text)), "{text}: {page:?}");
     }
+}
+
+/// The form of an override on a page.
+fn override_on(page: &str) -> &str {
+    page.split_once("/tools/override\"").expect("a form").1.split("</form>").next().unwrap()
+}
+
+/// The words that are chosen in a form of an override, in the order of its hints, and its title.
+fn said_in(form: &str) -> (Vec<String>, String) {
+    let hints = form.split("<select").skip(1).map(|select| {
+        let options = select.split("<option").find(|option| option.contains("\" selected>"));
+        options.map(|option| attributes(option, "value").remove(0)).unwrap_or_default()
+    });
+    let title = form.split("name=\"title\"").nth(1).expect("a title");
+    (hints.collect(), attributes(title, "value").remove(0))
+}
+
+#[tokio::test]
+async fn a_form_of_an_override_keeps_what_was_typed() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let upstream = Upstream::handshake(vec![Tool::writes("t")]).await;
+    tenant.add("up", &upstream).await;
+    let path = "/console/servers/up?tool=t";
+    let send = async |page: &str, typed: &[(&'static str, &str)]| {
+        let form = override_on(page);
+        let names = ["tool", "pin", "version", "was"];
+        let values = names.map(|name| hidden(form, name));
+        let made_of = names.into_iter().zip(values.iter().map(String::as_str));
+        let fields: Vec<_> = made_of.chain(typed.iter().copied()).collect();
+        visitor.post("/console/servers/up/tools/override", &fields).await
+    };
+    let words = |words: [&str; 4]| words.map(str::to_owned).to_vec();
+    let first = visitor.get(path).await.text;
+    let long = "x".repeat(201);
+    for (typed, says) in [
+        (vec![], "The override says nothing: choose a value, or give a title."),
+        (vec![("readOnlyHint", "true"), ("openWorldHint", "false"), ("title", &*long)], "no longer than 200"),
+    ] {
+        let page = send(&first, &typed).await;
+        page.expect(400);
+        assert_harmless(&page.text);
+        assert!(page.text.contains(says) && page.text.contains("What you typed is in the form"), "{page:?}");
+        let field = |name| typed.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value);
+        let expected = words([field("readOnlyHint"), "", "", field("openWorldHint")]);
+        assert_eq!(said_in(override_on(&page.text)), (expected, field("title").to_owned()));
+    }
+    // the definition changes meanwhile: the form is one of the new one, which the page shows
+    upstream.set_tools(vec![Tool::annotated("t", r#"{"title": "another one"}"#)]);
+    tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
+    let typed = [("readOnlyHint", "false"), ("title", "Mine")];
+    let page = send(&first, &typed).await;
+    page.expect(409);
+    assert!(page.text.contains("The tool was changed meanwhile."), "{page:?}");
+    assert!(
+        page.text.contains("<li>changed meanwhile: the definition") && page.text.contains("another one"),
+        "{page:?}"
+    );
+    assert_eq!(page.text.matches("<li>changed meanwhile").count(), 1, "{page:?}");
+    assert_eq!(said_in(override_on(&page.text)), (words(["false", "", "", ""]), "Mine".to_owned()));
+    send(&page.text, &typed).await.expect(303);
+    // somebody else overrides it meanwhile: that stays where this form says nothing else
+    let (mine, theirs) = (visitor.get(path).await.text, visitor.get(path).await.text);
+    send(&theirs, &[&typed[..], &[("destructiveHint", "true"), ("openWorldHint", "true")]].concat())
+        .await
+        .expect(303);
+    let page =
+        send(&mine, &[("readOnlyHint", "false"), ("title", "Another"), ("openWorldHint", "false")]).await;
+    page.expect(409);
+    assert_harmless(&page.text);
+    for changed in ["May destroy something", "Reaches systems outside its server"] {
+        assert!(page.text.contains(&format!("<li>changed meanwhile: {changed}</li>")), "{page:?}");
+    }
+    let said = said_in(override_on(&page.text));
+    assert_eq!(said, (words(["false", "true", "", "false"]), "Another".to_owned()));
+    let hints = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"].into_iter();
+    let again: Vec<_> =
+        hints.zip(said.0.iter().map(String::as_str)).chain([("title", said.1.as_str())]).collect();
+    send(&page.text, &again).await.expect(303);
+    let now = tenant.platform.items("/api/v1/servers/up/tools").await.remove(0);
+    let expected =
+        json!({"readOnlyHint": false, "destructiveHint": true, "openWorldHint": false, "title": "Another"});
+    assert_eq!(now["override"]["annotations"], expected);
+    // no form is shown again to whoever may not send it
+    let auditor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
+    auditor.post("/console/servers/up/tools/override", &[("tool", "t")]).await.expect(403);
 }

@@ -9,7 +9,8 @@ use uuid::Uuid;
 use super::fields::{can_be_mended, recorded};
 use super::verbs::{ServerVerb, ToolVerb};
 use super::{
-    add, add_again, change, href_of, href_of_tool, import, needs_name, notices, overrides, settings, tool_of,
+    add, add_again, change, href_of, href_of_tool, import, needs_name, notices, overrides, settings, tool,
+    tool_of,
 };
 use crate::domain::id::{is_name, is_tool_name};
 use crate::domain::overrides::Hints;
@@ -17,6 +18,7 @@ use crate::faces::console::act::{VisitorAct, perform};
 use crate::faces::console::done::{changed_notice, with_notice};
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
+use crate::faces::query::cursor::DEFINITIONS_MEMORY_BYTES;
 use crate::gateway::{GatewayError, OverrideRequest, Reconnect, ServerChange};
 
 /// Adds servers, and shows the one that was added, or what came of the file.
@@ -143,8 +145,27 @@ pub(in crate::faces::console) async fn on_tool(
             let to = with_notice(&visit, &href_of_tool(&name, &tool), &notice);
             visit.answer_act(Section::Servers, &to, Ok(()))
         }
-        Err(error) => failed(&visit, &name, Some(&tool), &overrides::in_words_of_form(error)),
+        Err(error) => {
+            let error = overrides::in_words_of_form(error);
+            if verb == "override"
+                && can_be_mended(&error)
+                && let Ok(page) = override_again(&visit, (&name, &tool), &error).await
+            {
+                return page;
+            }
+            failed(&visit, &name, Some(&tool), &error)
+        }
     }
+}
+
+/// Shows the page of a tool again after a fault of its override, with what was typed.
+async fn override_again(
+    visit: &PageVisit,
+    tool: (&str, &str),
+    error: &GatewayError,
+) -> Result<Response, GatewayError> {
+    visit.expect(DEFINITIONS_MEMORY_BYTES).await?;
+    tool::show(visit, tool, None, Some(error)).await
 }
 
 /// Does something about a tool, and returns the notice of it.

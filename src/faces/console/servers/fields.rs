@@ -95,9 +95,9 @@ impl FormNotice {
         FormNotice { says, next_step, changed: None, left_out: left_out(visit) }
     }
 
-    /// Creates the notice that somebody else was faster, who changed what these names say.
-    pub(super) fn late(visit: &PageVisit, changed: Vec<String>) -> FormNotice {
-        let says = "The server was changed meanwhile.".to_owned();
+    /// Creates the notice that somebody else was faster, who changed what these names say. `what` is what was changed, such as `The server`.
+    pub(super) fn late(visit: &PageVisit, what: &str, changed: Vec<String>) -> FormNotice {
+        let says = format!("{what} was changed meanwhile.");
         FormNotice { says, next_step: "", changed: Some(changed), left_out: left_out(visit) }
     }
 }

@@ -147,7 +147,7 @@ async fn server(visit: &PageVisit, name: &str) -> Result<Response, GatewayError>
     let servers = &visit.gateway().servers;
     let server = servers.get_server(visit.caller(), name).await?;
     if let Some(tool) = params.text("tool") {
-        return tool::show(visit, (name, tool), notice(visit, &params)).await;
+        return tool::show(visit, (name, tool), notice(visit, &params), None).await;
     }
     let bounds = (page.fetch(), DEFINITIONS_BYTES_MAX);
     let tools = servers.list_server_tools(visit.caller(), name, &after, bounds).await?;

@@ -3,13 +3,25 @@
 use serde_json::{Map, Value};
 
 use super::change::version;
-use super::fields::text;
+use super::fields::{FormNotice, text};
 use crate::domain::overrides::{Hints, TITLE_CHARS_MAX};
 use crate::faces::console::page_visit::PageVisit;
+use crate::faces::console::was::{differing, was};
 use crate::gateway::{GatewayError, OverrideRequest, ToolView};
 
 /// Words of a hint in the form, with their meanings.
 const WORDS: [(&str, &str); 3] = [("", "as the server says"), ("true", "true"), ("false", "false")];
+
+/// Fields of the form: names of the annotations, with the words that they have for people.
+const FIELDS: [(&str, &str); 5] = [
+    ("readOnlyHint", "Only reads"),
+    ("destructiveHint", "May destroy something"),
+    ("idempotentHint", "A repeated call changes nothing more"),
+    ("openWorldHint", "Reaches systems outside its server"),
+    ("title", "Title, for people"),
+];
+/// Name of the definition among the values of the form.
+const DEFINITION: &str = "definition";
 
 /// Hint in the form.
 pub(super) struct HintField {
@@ -37,39 +49,73 @@ pub(super) struct OverrideForm {
     pub(super) hints: Vec<HintField>,
     /// Title in place of the server's; empty for none.
     pub(super) title: String,
-    /// Version of the present override, 0 for none.
+    /// Pin of the definition that the form is for.
+    pub(super) pin: String,
+    /// Version of the override that the form is made from, 0 for none.
     pub(super) version: i64,
-    /// True if the override says both that the tool only reads and that it may destroy something.
+    /// Values that the form is made from, as JSON: a conflict says by them what was changed.
+    pub(super) was: String,
+    /// True if the form says both that the tool only reads and that it may destroy something.
     pub(super) is_contradictory: bool,
+    /// Fault of the form that was sent; `None` without one.
+    pub(super) again: Option<FormNotice>,
 }
 
 impl OverrideForm {
-    /// Creates the form for a tool, filled in with the present override.
-    pub(super) fn of(tool: &ToolView) -> OverrideForm {
-        let said =
-            tool.overridden.as_ref().map(|overridden| overridden.said.hints.clone()).unwrap_or_default();
-        let hint = |name, label, value: Option<bool>| {
-            let chosen = value.map(|value| value.to_string()).unwrap_or_default();
-            let option = |(word, label): (&'static str, &'static str)| HintOption {
-                word,
-                label,
-                is_chosen: word == chosen,
-            };
+    /// Creates the form for a tool, filled in with the present override, or with what was typed, after a fault. After a conflict the form has the
+    /// version and the values of now, but for what its sender changed; after another fault it is that of before, so that whoever changes the tool
+    /// meanwhile is noticed.
+    pub(super) fn of(visit: &PageVisit, tool: &ToolView, fault: Option<&GatewayError>) -> OverrideForm {
+        let (now, before) = (values_of(tool), was(visit));
+        let is_late = matches!(fault, Some(GatewayError::Conflict(_)));
+        let of_before = version(visit).ok().filter(|_| fault.is_some() && !is_late);
+        let value = |name: &str| {
+            let typed = fault.map(|_| visit.field(name).trim().to_owned());
+            // somebody else's change stays where the sender typed nothing else
+            let typed = typed.filter(|typed| !is_late || *typed != word(&before, name));
+            typed.unwrap_or_else(|| word(&now, name))
+        };
+        let hint = |(name, label)| {
+            let chosen = value(name);
+            let option = |(word, label)| HintOption { word, label, is_chosen: word == chosen };
             HintField { name, label, options: WORDS.map(option).into() }
         };
-        let [read_only, destructive, idempotent, open_world, _] = Hints::NAMES;
+        let [read_only, destructive, idempotent, open_world, title] = FIELDS;
         OverrideForm {
-            is_contradictory: said.read_only_hint == Some(true) && said.destructive_hint == Some(true),
-            hints: vec![
-                hint(read_only, "Only reads", said.read_only_hint),
-                hint(destructive, "May destroy something", said.destructive_hint),
-                hint(idempotent, "A repeated call changes nothing more", said.idempotent_hint),
-                hint(open_world, "Reaches systems outside its server", said.open_world_hint),
-            ],
-            title: said.title.unwrap_or_default(),
-            version: tool.overridden.as_ref().map_or(0, |overridden| overridden.version),
+            hints: [read_only, destructive, idempotent, open_world].map(hint).into(),
+            title: value(title.0),
+            pin: if of_before.is_some() { visit.field("pin") } else { &tool.pin }.to_owned(),
+            version: of_before.unwrap_or(tool.overridden.as_ref().map_or(0, |overridden| overridden.version)),
+            is_contradictory: [read_only, destructive].iter().all(|(name, _)| value(name) == "true"),
+            again: fault.map(|error| match is_late {
+                true => FormNotice::late(visit, "The tool", changed(&before, &now)),
+                false => FormNotice::of(visit, error),
+            }),
+            was: Value::Object(if of_before.is_some() { before } else { now }).to_string(),
         }
     }
+}
+
+/// Returns the values that the form of a tool is made from: the override's, and the definition that it is for.
+fn values_of(tool: &ToolView) -> Map<String, Value> {
+    let hints =
+        tool.overridden.as_ref().and_then(|overridden| serde_json::to_value(&overridden.said.hints).ok());
+    let mut values = hints.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+    values.insert(DEFINITION.to_owned(), Value::from(tool.pin.as_str()));
+    values
+}
+
+/// Returns a value as the form has it; empty for none.
+fn word(values: &Map<String, Value>, name: &str) -> String {
+    let value = values.get(name);
+    value.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).unwrap_or_default()
+}
+
+/// Returns what was changed, in the words of the form.
+fn changed(before: &Map<String, Value>, now: &Map<String, Value>) -> Vec<String> {
+    let fields = FIELDS.into_iter().chain([(DEFINITION, "the definition, which is above as it is now")]);
+    let changed = fields.filter(|(name, _)| !differing([*name], before, now).is_empty());
+    changed.map(|(_, label)| label.to_owned()).collect()
 }
 
 /// Returns a fault of the form with the names that its fields have for people.

@@ -126,7 +126,7 @@ pub(super) async fn show(
     commands.retain(|name| Some(name) != server.command.as_ref());
     let is_http = server.kind == ServerKind::Http;
     let again = fault.map(|error| match is_late {
-        true => FormNotice::late(visit, changed_by_others(&before, &own)),
+        true => FormNotice::late(visit, "The server", changed_by_others(&before, &own)),
         false => FormNotice::of(visit, error),
     });
     let nav = visit.nav(Section::Servers);

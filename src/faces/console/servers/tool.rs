@@ -11,7 +11,7 @@ use crate::domain::id::is_tool_name;
 use crate::domain::tenant::Action;
 use crate::domain::tool::PinState;
 use crate::faces::console::nav::{Nav, Section};
-use crate::faces::console::page_visit::PageVisit;
+use crate::faces::console::page_visit::{PageVisit, status_of};
 use crate::faces::console::text::{LongText, indented};
 use crate::faces::console::trial;
 use crate::gateway::{GatewayError, ToolView};
@@ -77,7 +77,8 @@ struct ToolPage {
     is_waiting: bool,
 }
 
-/// Shows the page of a tool of a server. `done`: notice of what the visitor has just done.
+/// Shows the page of a tool of a server. `done`: notice of what the visitor has just done; `fault`: that of the form of an override, which is
+/// shown again with what was typed.
 ///
 /// # Errors
 /// [`GatewayError::NotFound`] without such a tool; otherwise that of the use case.
@@ -85,6 +86,7 @@ pub(super) async fn show(
     visit: &PageVisit,
     (server, name): (&str, &str),
     done: Option<String>,
+    fault: Option<&GatewayError>,
 ) -> Result<Response, GatewayError> {
     if !is_tool_name(name) {
         return Err(GatewayError::NotFound("tool"));
@@ -92,8 +94,10 @@ pub(super) async fn show(
     let tool = visit.gateway().servers.get_tool(visit.caller(), server, name).await?;
     let of = visit.gateway().servers.get_server(visit.caller(), server).await?;
     let may_approve = visit.gateway().servers.may_approve(visit.caller(), &of);
+    let override_form = may_approve.then(|| OverrideForm::of(visit, &tool, fault));
     let shown = described(visit, (server, may_approve), &tool);
-    visit.show(StatusCode::OK, &ToolPage { done, ..shown }).await
+    let status = fault.map_or(StatusCode::OK, |error| status_of(error).0);
+    visit.show(status, &ToolPage { done, override_form, ..shown }).await
 }
 
 fn described(visit: &PageVisit, (server, may_approve): (&str, bool), tool: &ToolView) -> ToolPage {
@@ -140,7 +144,7 @@ fn described(visit: &PageVisit, (server, may_approve): (&str, bool), tool: &Tool
         is_others_to_approve: is_waiting && role.may(Action::Approve) && !may_approve,
         block: path("block", !is_blocked && role.may(Action::ChangeServers)),
         unblock: path("unblock", is_blocked && may_approve),
-        override_form: may_approve.then(|| OverrideForm::of(tool)),
+        override_form: None,
         set_override: path_of(server, "override"),
         clear_override: path_of(server, "clear_override"),
         trial: may_try.then(|| trial::href_of(&canonical)),
