@@ -27,6 +27,7 @@ mod servers;
 mod settings;
 mod story;
 mod tenants;
+mod times;
 mod trial;
 mod widths;
 

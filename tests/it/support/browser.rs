@@ -136,6 +136,11 @@ impl Browser {
         self.ask("Emulation.setScrollbarsHidden", json!({"hidden": true})).await;
     }
 
+    /// Sets the time zone of the visitor, such as `Asia/Kolkata`.
+    pub async fn set_zone(&mut self, zone: &str) {
+        self.ask("Emulation.setTimezoneOverride", json!({ "timezoneId": zone })).await;
+    }
+
     /// Chooses the system's colours: `light` or `dark`.
     pub async fn set_scheme(&mut self, scheme: &str) {
         let feature = json!({"name": "prefers-color-scheme", "value": scheme});

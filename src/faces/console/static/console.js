@@ -7,6 +7,7 @@
  *   - a page that answers a form gets the address that it names as its own (rel=canonical), so that loading it again sends nothing,
  *   - comments that were typed on other requests are kept over a decision about one,
  *   - what was typed into a form with data-keep is in it again after a login that the end of the session made necessary,
+ *   - exact times say what time it is then at the visitor's place, where that is not UTC,
  *   - j and k move between permission requests, a and d from a request to its buttons. A button is pressed as any other.
  * A part is asked for at most every 2 s, never while the page is hidden or paused, and less often after errors. Nothing is asked any
  * more once the session has ended. What comes is the same page, written by the server's templates; it is read without running
@@ -94,6 +95,20 @@
 
   const place = document.querySelector('link[rel="canonical"]');
   if (place) history.replaceState(null, '', place.href);
+
+  /* exact times, such as 2026-11-27 20:47:49 UTC, also in the visitor's zone */
+  const withLocal = (exact) => {
+    const at = new Date(exact.replace(' UTC', 'Z').replace(' ', 'T'));
+    const apart = at.getTimezoneOffset(); // minutes
+    if (!apart) return exact;
+    const [date, time] = new Date(at - apart * 60000).toISOString().slice(0, 19).split('T');
+    return `${exact}, ${exact.startsWith(date) ? '' : `${date} `}${time} here`;
+  };
+  const localise = (part) => {
+    for (const time of part.querySelectorAll('time[title]')) time.title = withLocal(time.title);
+    for (const text of part.querySelectorAll('[data-exact]')) text.textContent = withLocal(text.textContent);
+  };
+  localise(document);
 
   /* what is said: a line at the top of the page, which screen readers read out */
   const line = document.createElement('p');
@@ -238,6 +253,7 @@
       return stop('Somebody else is logged in, or another tenant is chosen.');
     }
     if (!now) return stop('This page has changed.');
+    localise(now);
     if (!isPaused) update(region, now);
     schedule();
   };
