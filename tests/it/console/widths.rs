@@ -128,6 +128,50 @@ async fn pages_hold_in_both_themes_at_every_width_and_run_nothing() {
     browser.close().await;
 }
 
+/// Places of the navigation: heights in lines, whether the open section is in sight, and the sections that stay out of sight with the focus.
+/// Browsers take a link for seen of which they show a part.
+const NAVIGATION: &str = "(() => {
+    const seen = (link) => {
+        const at = link.getBoundingClientRect();
+        const places = [1, 8, at.width / 2, at.width - 8, at.width - 1].map(x => at.left + x);
+        return places.filter(x => link.contains(document.elementFromPoint(x, at.y + at.height / 2))).length;
+    };
+    const lines = (name) => Math.floor(document.querySelector(name).getBoundingClientRect().height / 30);
+    const current = seen(document.querySelector('nav [aria-current]')) === 5;
+    const hidden = [...document.querySelectorAll('nav a')].filter(link => { link.focus(); return seen(link) < 2; });
+    document.activeElement.blur();
+    return JSON.stringify({current, nav: lines('nav'), header: lines('header'), hidden: hidden.map(link => link.textContent)});
+})()";
+
+#[tokio::test]
+async fn sections_are_one_line_on_a_phone() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream, _pages) = looked_at(&stage).await;
+    let mut browser = Browser::start().await;
+    for (role, owner) in [("admin", "o".repeat(100)), ("auditor", "ada".to_owned())] {
+        let key = tenant.key(&json!({"role": role, "owner": owner})).await;
+        let visitor = Visitor::with_key(&stage.gateway, &key).await;
+        browser.set_cookie(&visitor.base, SESSION, &visitor.cookie(SESSION).unwrap()).await;
+        let last = if role == "admin" { "settings" } else { "policy" };
+        for (width, scheme) in [(360, "light"), (PHONE.0, "light"), (PHONE.0, "dark")] {
+            browser.set_scheme(scheme).await;
+            browser.resize(width).await;
+            for section in ["activity", "permissions", last] {
+                browser.open(&format!("{}/console/{section}", visitor.base)).await;
+                let of = format!("navigation-{role}-{section}-{width}-{scheme}");
+                browser.picture(&Path::new(PICTURES).join(format!("{of}.png"))).await;
+                let facts = browser.evaluate(NAVIGATION).await;
+                let facts: serde_json::Value = serde_json::from_str(facts.as_str().unwrap()).unwrap();
+                let expected = json!({"current": true, "nav": 1, "header": 2, "hidden": []});
+                assert_eq!(facts, expected, "{of}");
+                assert_sound(&mut browser, &of).await;
+                assert_eq!(browser.audit().await, Vec::<String>::new(), "{of}");
+            }
+        }
+    }
+    browser.close().await;
+}
+
 #[tokio::test]
 async fn a_changed_definition_is_whole_on_a_phone() {
     let stage = Stage::start().await;
