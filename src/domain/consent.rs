@@ -6,7 +6,7 @@ mod state;
 
 pub use digest::{ConsentSubject, DIGEST_BYTES};
 pub use may_not::MayNotDecide;
-pub use state::{ConsentState, ConsentStep};
+pub use state::{ConsentState, ConsentStep, LapseReason};
 
 use chrono::TimeDelta;
 

@@ -31,6 +31,22 @@ text_enum! {
     }
 }
 
+text_enum! {
+    /// Reason for which a permission request lapsed.
+    pub enum LapseReason {
+        /// The call was allowed, and the agent did not repeat it in time.
+        NotRepeated = "not_repeated",
+        /// The definition of the tool changed.
+        ToolChanged = "tool_changed",
+        /// The key of the call was revoked, or its person was blocked.
+        AskerRevoked = "asker_revoked",
+        /// The key that allowed the call was revoked, or its person was blocked.
+        DeciderRevoked = "decider_revoked",
+        /// The grant that was given with the permission was revoked.
+        GrantRevoked = "grant_revoked",
+    }
+}
+
 /// Event that moves a permission request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsentStep {
@@ -94,9 +110,9 @@ impl ConsentState {
         }
     }
 
-    /// Returns what the state means for the call, and what may be done; `until` is the end of the request's time, and `fenced_until` that
-    /// of the fence, if its turn was ended.
-    pub fn meaning(self, until: &str, fenced_until: &str) -> String {
+    /// Returns what the state means for the call, and what may be done. `until` is the end of the request's time, `fenced_until` that
+    /// of the fence, if its turn was ended, and `lapse` why it lapsed, if it did and that is known.
+    pub fn meaning(self, until: &str, fenced_until: &str, lapse: Option<LapseReason>) -> String {
         match self {
             ConsentState::Pending => format!("a person may answer until {until}"),
             ConsentState::Granted => format!("the same call runs once, if the agent repeats it by {until}"),
@@ -107,10 +123,26 @@ impl ConsentState {
             ConsentState::Cancelled => {
                 format!("its turn was ended: calls of it that ask are refused until {fenced_until}, and ask again after that")
             }
-            ConsentState::Lapsed => format!(
-                "nothing was run: the agent did not repeat the call by {until}, or before that the tool's definition \
-                 changed, or the key that asked, the key that allowed it or its grant was revoked; the same call asks again"
-            ),
+            ConsentState::Lapsed => {
+                let why = match lapse {
+                    Some(LapseReason::NotRepeated) => format!("the agent did not repeat the call by {until}"),
+                    Some(LapseReason::ToolChanged) => "the tool's definition changed before that".to_owned(),
+                    Some(LapseReason::AskerRevoked) => {
+                        "the key that asked was revoked, or its person blocked, before that".to_owned()
+                    },
+                    Some(LapseReason::DeciderRevoked) => {
+                        "the key that allowed it was revoked, or its person blocked, before that".to_owned()
+                    }
+                    Some(LapseReason::GrantRevoked) => {
+                        "the grant that was given with it was revoked before that".to_owned()
+                    }
+                    None => format!(
+                        "the agent did not repeat the call by {until}, or before that the tool's definition changed, or the \
+                         key that asked, the key that allowed it or its grant was revoked"
+                    ),
+                };
+                format!("nothing was run: {why}; the same call asks again")
+            }
             ConsentState::Undeliverable => "nobody could be asked: look at the channels of the rule that asked \
                 (mcpproxy policy explain); the same call asks again"
                 .to_owned(),

@@ -43,6 +43,16 @@ pub enum Remembered {
     Reject,
 }
 
+impl Remembered {
+    /// Returns how good an answer it is to an ask about a call of this risk; `None` if it lets no such call run.
+    pub fn answers(self, level: RiskLevel) -> Option<Assurance> {
+        match self {
+            Remembered::Allow { assurance, risk } if risk >= level => Some(assurance),
+            Remembered::Allow { .. } | Remembered::Reject => None,
+        }
+    }
+}
+
 /// Layers that decide a call.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyLayers<'a> {
@@ -145,20 +155,17 @@ impl PolicyLayers<'_> {
             all.take(mode(self.mode, call).0, PolicyLayer::Mode, None, terms);
         }
         let mut is_by_grant = false;
-        match self.remembered {
-            Some(Remembered::Reject) => {
-                let terms = AskTerms::plain(Assurance::Client, false);
-                all.take(Effect::Deny, PolicyLayer::Remembered, None, terms);
-                // the answer to an enforced ask holds where that does
-                if enforced.effect == Some(Effect::Ask) {
-                    enforced.take(Effect::Deny, PolicyLayer::Remembered, None, terms);
-                }
+        if self.remembered == Some(Remembered::Reject) {
+            let terms = AskTerms::plain(Assurance::Client, false);
+            all.take(Effect::Deny, PolicyLayer::Remembered, None, terms);
+            // the answer to an enforced ask holds where that does
+            if enforced.effect == Some(Effect::Ask) {
+                enforced.take(Effect::Deny, PolicyLayer::Remembered, None, terms);
             }
-            Some(Remembered::Allow { assurance, risk }) if risk >= call.risk.level => {
-                let relaxed = (all.relax(assurance), enforced.relax(assurance));
-                is_by_grant = if self.mode == PolicyMode::Observe { relaxed.1 } else { relaxed.0 };
-            }
-            Some(Remembered::Allow { .. }) | None => {}
+        }
+        if let Some(assurance) = self.remembered.and_then(|remembered| remembered.answers(call.risk.level)) {
+            let relaxed = (all.relax(assurance), enforced.relax(assurance));
+            is_by_grant = if self.mode == PolicyMode::Observe { relaxed.1 } else { relaxed.0 };
         }
         let effect = all.effect.unwrap_or(Effect::Deny);
         let observes = self.mode == PolicyMode::Observe && enforced.effect < Some(Effect::Ask);

@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::output::{self, Column, Format, Output, text};
 use super::webhook::WebhookCommand;
 use super::{key, show, stream};
-use crate::domain::consent::{ConsentState, FENCE};
+use crate::domain::consent::{ConsentState, FENCE, LapseReason};
 use crate::domain::reason;
 use crate::domain::risk::RiskLevel;
 
@@ -287,7 +287,8 @@ fn meaning(request: &Value) -> String {
     let state = ConsentState::parse(&text(request, "state"));
     let until = time(request, "expires_at", TimeDelta::zero());
     let fenced = time(request, "decided_at", FENCE);
-    state.map_or_else(String::new, |state| format!(": {}", state.meaning(&until, &fenced)))
+    let lapse = LapseReason::parse(&text(request, "lapse_reason"));
+    state.map_or_else(String::new, |state| format!(": {}", state.meaning(&until, &fenced, lapse)))
 }
 
 /// Returns a time of an item, in whole seconds, later by `more`.

@@ -3,6 +3,7 @@
 pub(super) mod detail;
 mod exported;
 mod filter_form;
+mod words;
 
 pub(super) use self::exported::show as export;
 
@@ -13,7 +14,8 @@ use http::StatusCode;
 use ulid::Ulid;
 use url::form_urlencoded::Serializer;
 
-use self::filter_form::{FilterField, in_utc};
+use self::filter_form::in_utc;
+use super::filter_field::FilterField;
 use super::moment::{Moment, duration};
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
@@ -259,10 +261,7 @@ fn status_words() -> [(&'static str, &'static str, &'static str); Status::ALL.le
             Status::Cancelled => "The caller took it back; the message says whether it may have run.",
             Status::Unknown => "The replica that ran it died before the end: it may have run.",
             Status::Pending => "It has not ended yet.",
-            Status::Waiting => {
-                "The call is held open while a person decides. Calls that were told to come back later are blocked, with \
-                 consent_pending."
-            }
+            Status::Waiting => "No record of this release has it: calls that wait for a person are blocked, with consent_pending.",
         };
         (status.as_str(), tone(status.as_str()), meaning)
     })

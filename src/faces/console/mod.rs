@@ -10,6 +10,7 @@ mod activity;
 pub(in crate::faces) mod assets;
 mod connect;
 mod done;
+mod filter_field;
 mod form;
 mod gate;
 mod home;

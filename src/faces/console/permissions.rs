@@ -7,6 +7,7 @@ mod line;
 
 pub(super) use self::card::{state_of, verdict};
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use askama::Template;
@@ -19,21 +20,27 @@ use uuid::Uuid;
 
 use self::card::{RequestCard, too_late};
 use self::decided::DecidedNotice;
-use self::grants::{GrantLine, GrantsShown};
+use self::grants::GrantLine;
 use self::line::RequestLine;
 use super::act::{VisitorAct, perform};
 use super::done::{DONE, notice, with_notice};
+use super::filter_field::{self, FilterField};
 use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
 use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia};
+use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
+use crate::faces::query::consent::filter;
 use crate::faces::query::params::{ParamNames, Params, one_of};
 use crate::gateway::{ConsentView, DecideRequest, GatewayError};
 use crate::store::{ConsentFilter, ConsentOrder};
 
 /// Parameters of the page.
-const PARAMS: ParamNames = &["request", "state", "decided", "cursor", "limit", DONE];
+const PARAMS: ParamNames =
+    &["request", "state", "tool", "server", "key", "owner", "risk", "decided", "cursor", "limit", DONE];
+/// Parameters that filter requests beyond their state.
+const FILTERS: [&str; 5] = ["tool", "server", "key", "owner", "risk"];
 /// Memory of a request on a page, in bytes: as loaded, and as text.
 const REQUEST_MEMORY_BYTES: usize = 20 * 1024;
 
@@ -65,6 +72,10 @@ struct PermissionsPage {
     /// True if the page shows requests that wait.
     is_inbox: bool,
     states: Vec<StateOption>,
+    /// Fields of the filters beyond the state.
+    fields: Vec<FilterField>,
+    /// True if one of these filters is set.
+    is_filtered: bool,
     /// Notice about the request that the visitor has just decided; `None` without one.
     decided: Option<DecidedNotice>,
     /// Notice of another act that the visitor has just done; `None` without one.
@@ -141,7 +152,7 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
                     _ if is_own => ConsentOrder::LastDecided,
                     _ => ConsentOrder::Newest,
                 },
-                ..ConsentFilter::default()
+                ..filter(&params)?
             };
             let mut views = consent.list(visit.caller(), filter, page.fetch()).await?;
             let (shown, next) = page.split(&views, |view| view.row.id.to_string());
@@ -151,13 +162,26 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         }
     };
     let one = views.first().filter(|_| named.is_some());
-    let GrantsShown { lines: grants, has_more: has_more_grants } = grants::load(visit, one).await?;
+    let (grants, has_more_grants) = grants::load(visit, one).await?;
+    let keys = views.iter().map(|view| view.row.principal).chain(grants.iter().map(|grant| grant.principal));
+    let names = consent.names_of_keys(visit.caller(), keys.collect()).await?;
+    let grants: Vec<GrantLine> =
+        grants.iter().map(|grant| grants::line(visit, grant, names.get(&grant.principal))).collect();
     let allowed = one.and_then(|view| Some((view, grants.iter().find(|grant| grant.allows(view))?)));
+    let is_inbox = state == Some(ConsentState::Pending);
+    let are_cards = is_inbox || named.is_some();
     let exact = |at| Moment::new(at, visit.now()).exact();
     let beside_grant = allowed.map(|(view, grant)| beside_grant(view, grant, exact));
-    let names = consent.key_names(visit.caller(), &views).await?;
+    let in_turns = match are_cards && decides {
+        true => {
+            let ids: Vec<Uuid> = views.iter().map(|view| view.row.id).collect();
+            consent.count_in_turns(visit.caller(), &ids).await?
+        }
+        false => HashMap::new(),
+    };
     let card = |view: &ConsentView| {
-        let card = RequestCard::of(visit, view, names.get(&view.row.principal));
+        let in_turn = in_turns.get(&view.row.id).copied().unwrap_or(0);
+        let card = RequestCard::of(visit, view, names.get(&view.row.principal), in_turn);
         let beside = beside_grant.clone().filter(|_| is_denied(view));
         RequestCard {
             runs_by_grant: card.is_pending && grants.iter().any(|grant| grant.allows(view)),
@@ -166,13 +190,11 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         }
     };
     let line = |view: &ConsentView| RequestLine::of(visit, view, names.get(&view.row.principal));
-    let is_inbox = state == Some(ConsentState::Pending);
-    let are_cards = is_inbox || named.is_some();
     let nav = visit.nav(Section::Permissions);
     let option = |word: &&'static str| StateOption {
         word,
         label: word.replace('_', " "),
-        about: about(word),
+        about: about_word(word),
         is_chosen: *word == chosen,
     };
     let page = PermissionsPage {
@@ -183,6 +205,12 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         is_own: !visit.caller().role.may(Action::SeeConsent),
         is_inbox,
         states: words.iter().map(option).collect(),
+        fields: vec![
+            filter_field::tool(&given),
+            filter_field::name(&given, "owner", "Owner of the key"),
+            filter_field::choice(&given, "risk", "Risk", &RiskLevel::WORDS),
+        ],
+        is_filtered: given.iter().any(|(name, _)| FILTERS.contains(name)),
         decided: DecidedNotice::of(visit, params.text("decided")).await,
         done: notice(visit, &params),
         lines: views.iter().filter(|_| !are_cards).map(line).collect(),
@@ -231,23 +259,30 @@ fn state_words(decides: bool) -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns what a word that `state` may have means.
-fn about(word: &str) -> &'static str {
+fn about_word(word: &str) -> &'static str {
     match ConsentState::parse(word) {
+        Some(state) => about(state),
         None if word == DECIDED_BY_ME => "Those that you decided, the last decision first.",
         None => "Those in any state.",
-        Some(ConsentState::Pending) => "A person is asked.",
-        Some(ConsentState::Granted) => "A person allowed the call, and it has not run yet.",
-        Some(ConsentState::Denied) => "A person refused the call.",
-        Some(ConsentState::TimedOut) => "Nobody answered in time.",
-        Some(ConsentState::Cancelled) => "The agent's turn was ended.",
-        Some(ConsentState::Lapsed) => {
+    }
+}
+
+/// Returns what a state means, as a sentence.
+pub(super) fn about(state: ConsentState) -> &'static str {
+    match state {
+        ConsentState::Pending => "A person is asked.",
+        ConsentState::Granted => "A person allowed the call, and it has not run yet.",
+        ConsentState::Denied => "A person refused the call.",
+        ConsentState::TimedOut => "Nobody answered in time.",
+        ConsentState::Cancelled => "The agent's turn was ended.",
+        ConsentState::Lapsed => {
             "Nothing ran: an allowed call was not repeated in time, or the tool or a key changed, or what was remembered was revoked."
         }
-        Some(ConsentState::Undeliverable) => "Nobody could be asked.",
-        Some(ConsentState::Consumed) => "The call is under way.",
-        Some(ConsentState::Succeeded) => "The call ran.",
-        Some(ConsentState::Failed) => "The call failed, or was not sent.",
-        Some(ConsentState::Unknown) => "The call may have run: its answer was lost.",
+        ConsentState::Undeliverable => "Nobody could be asked.",
+        ConsentState::Consumed => "The permission is used up: the call is under way.",
+        ConsentState::Succeeded => "The call ran.",
+        ConsentState::Failed => "The call failed, or was not sent.",
+        ConsentState::Unknown => "The call may have run: its answer was lost.",
     }
 }
 

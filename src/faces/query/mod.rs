@@ -1,6 +1,7 @@
 //! Queries that REST and the console read alike: parameters, cursors, and the filters of lists.
 
 pub(in crate::faces) mod activity;
+pub(in crate::faces) mod consent;
 pub(in crate::faces) mod cursor;
 pub(in crate::faces) mod export;
 pub(in crate::faces) mod params;

@@ -15,8 +15,7 @@ use super::show;
 use super::show::{RestAnswer, RouteAnswer};
 use crate::domain::activity::Source;
 use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia};
-use crate::domain::id::{KeyId, split_canonical};
-use crate::domain::risk::RiskLevel;
+use crate::faces::query::consent::filter;
 use crate::gateway::{DecideRequest, GatewayError};
 use crate::store::{ConsentFilter, ConsentGrant};
 
@@ -51,33 +50,15 @@ fn id(exchange: &Exchange, what: &'static str) -> Result<Uuid, GatewayError> {
 
 pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let page = params.page()?;
-    let filter = filter(&params, page.after(None, |key| Uuid::try_parse(key).ok().map(Some))?)?;
+    let filter = ConsentFilter {
+        state: params.one_of("state", &ConsentState::ALL)?,
+        behind: page.after(None, |key| Uuid::try_parse(key).ok().map(Some))?,
+        ..filter(&params)?
+    };
     exchange.expect_answer(page.limit * REQUEST_MEMORY_BYTES).await?;
     let views = exchange.gateway().consent.list(exchange.caller(), filter, page.fetch()).await?;
     let language = exchange.attempt.language();
     cursor::list(&views, &page, |view| view.row.id.to_string(), |view| Ok(view.shown(language)))
-}
-
-fn filter(params: &Params, behind: Option<Uuid>) -> Result<ConsentFilter, GatewayError> {
-    let text = |name: &str| params.text(name).map(str::to_owned);
-    // a tool's canonical name says its server too
-    let (server, tool) = match params.text("tool").and_then(split_canonical) {
-        Some((server, tool)) if params.text("server").is_none_or(|given| given == server) => {
-            (Some(server.to_owned()), Some(tool.to_owned()))
-        }
-        _ => (text("server"), text("tool")),
-    };
-    let key = params.id("key")?;
-    Ok(ConsentFilter {
-        state: params.one_of("state", &ConsentState::ALL)?,
-        tool,
-        server,
-        key: key.map(|key| Some(KeyId(key))),
-        owner: text("owner"),
-        risk: params.one_of("risk", &RiskLevel::ALL)?,
-        behind,
-        ..ConsentFilter::default()
-    })
 }
 
 pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
@@ -114,10 +95,10 @@ pub(super) async fn grants(exchange: Arc<Exchange>, params: Params) -> RestAnswe
         |row: &ConsentGrant| {
             Ok(ShownGrant {
                 id: row.id,
-                effect: &row.effect,
+                effect: row.effect.as_str(),
                 tool: &row.tool,
                 server: &row.server,
-                operation_type: &row.operation_type,
+                operation_type: row.operation_type.as_str(),
                 risk: row.risk.as_ref().map(|risk| risk.as_str()),
                 key_id: (!row.principal.is_nil()).then_some(row.principal),
                 owner: &row.owner,

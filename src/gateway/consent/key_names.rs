@@ -1,32 +1,18 @@
-//! Names of the keys that permission requests come from, for readers of the requests.
+//! Names of the keys that permission requests come from and grants are about, for their readers.
 
 use std::collections::HashMap;
 
 use uuid::Uuid;
 
-use super::{Consent, ConsentView};
+use super::Consent;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
 
 impl Consent {
-    /// Returns the present names of the keys that these requests come from, by id. Requests of people and of the bootstrap key,
-    /// and those that the caller may not see, have none.
-    ///
-    /// # Errors
-    /// [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
-    pub async fn key_names(
-        &self,
-        caller: &Caller,
-        views: &[ConsentView],
-    ) -> Result<HashMap<Uuid, String>, GatewayError> {
-        let visible = views.iter().filter(|view| view.is_visible_to(caller));
-        self.names_of_keys(caller, visible.filter_map(ConsentView::key).map(|key| key.0).collect()).await
-    }
-
     /// Returns the present names of keys whose requests or grants the caller has been shown, by id. People and the bootstrap key have none.
     ///
     /// # Errors
-    /// As [`Consent::key_names`].
+    /// [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
     pub async fn names_of_keys(
         &self,
         caller: &Caller,

@@ -1,5 +1,7 @@
 //! Reads of permission requests and grants.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
@@ -12,7 +14,7 @@ use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
-use crate::store::{ConsentFilter, ConsentGrant, ConsentRow, PendingOf, StoreError};
+use crate::store::{ConsentFilter, ConsentGrant, ConsentRow, PendingOf, StoreError, Stored};
 
 /// Permission request, for a reader.
 #[derive(Clone, Debug)]
@@ -74,9 +76,10 @@ impl ConsentView {
     pub fn meaning(&self, words: impl Fn(DateTime<Utc>) -> String) -> String {
         let row = &self.row;
         let fenced = row.decided_at.unwrap_or(row.created_at) + FENCE;
+        let lapse = row.lapse_reason.as_ref().and_then(Stored::known);
         row.state
             .known()
-            .map(|state| state.meaning(&words(row.expires_at), &words(fenced)))
+            .map(|state| state.meaning(&words(row.expires_at), &words(fenced), lapse))
             .unwrap_or_default()
     }
 
@@ -183,6 +186,20 @@ impl Consent {
         caller.authorise(Action::SeeConsent)?;
         let count = self.store.count_ended_with(caller.tenant()?.id, &view.row).await;
         count.map_err(|error| GatewayError::from_store(error, "permission request"))
+    }
+
+    /// Returns for each of these requests how many others would end now with its turn, by id; those without any are left out.
+    ///
+    /// # Errors
+    /// As [`Consent::list`].
+    pub async fn count_in_turns(
+        &self,
+        caller: &Caller,
+        ids: &[Uuid],
+    ) -> Result<HashMap<Uuid, i64>, GatewayError> {
+        caller.authorise(Action::SeeConsent)?;
+        let counts = self.store.count_in_turns(caller.tenant()?.id, ids).await;
+        counts.map_err(|error| GatewayError::from_store(error, "permission request"))
     }
 
     /// Returns a page of grants that hold, the newest first, older than `before`. A key that may see only its own gets those

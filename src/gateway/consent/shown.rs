@@ -10,8 +10,9 @@ use crate::domain::id::KeyId;
 use crate::domain::policy::Assurance;
 use crate::domain::reason::Language;
 use crate::domain::risk::RiskLevel;
+use crate::store::Stored;
 
-/// Permission request with the fields of the contract; texts are masked.
+/// Permission request with the fields of the contract, and why it lapsed; texts are masked.
 #[derive(Debug, Serialize)]
 pub struct ShownConsent<'a> {
     id: Uuid,
@@ -34,6 +35,7 @@ pub struct ShownConsent<'a> {
     decided_by: Option<&'a str>,
     decided_via: Option<&'a str>,
     comment: Option<&'a str>,
+    lapse_reason: Option<&'a str>,
 }
 
 impl ConsentView {
@@ -61,6 +63,7 @@ impl ConsentView {
             decided_by: row.decided_owner.as_deref(),
             decided_via: row.decided_via.as_deref(),
             comment: row.comment.as_deref(),
+            lapse_reason: row.lapse_reason.as_ref().map(Stored::as_str),
         }
     }
 }

@@ -7,7 +7,9 @@ use super::fence::{self, CallTurn, HeldFence, lock_key};
 use super::read::request_columns;
 use super::steps::{self, StepAuthor, StepTaken};
 use super::{ConsentRow, principal, state_now};
-use crate::domain::consent::{COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, DIGEST_BYTES};
+use crate::domain::consent::{
+    COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, DIGEST_BYTES, LapseReason,
+};
 use crate::domain::id::{IdentityId, KeyId, ServerId, TenantId};
 use crate::domain::operation::OperationType;
 use crate::domain::policy::Assurance;
@@ -199,7 +201,8 @@ impl Asking<'_> {
         let Some(state) = row.state.known() else { return Ok(None) };
         if row.pin != self.new.pin {
             let is_open = matches!(state, ConsentState::Granted | ConsentState::Pending);
-            let was_lapsed = is_open && self.end(&row, ConsentState::Lapsed).await?;
+            let was_lapsed =
+                is_open && self.end(&row, ConsentState::Lapsed, Some(LapseReason::ToolChanged)).await?;
             let told = was_lapsed && state == ConsentState::Granted;
             return Ok(told.then(|| AskOutcome::Lapsed(Box::new(row))));
         }
@@ -208,7 +211,7 @@ impl Asking<'_> {
             ConsentState::Granted => Some(AskOutcome::Granted(Box::new(row))),
             ConsentState::Denied if row.is_in_time => Some(AskOutcome::Denied(Box::new(row))),
             ConsentState::TimedOut
-                if row.told_at.is_none() && self.end(&row, ConsentState::TimedOut).await? =>
+                if row.told_at.is_none() && self.end(&row, ConsentState::TimedOut, None).await? =>
             {
                 Some(AskOutcome::TimedOut(Box::new(row)))
             }
@@ -234,10 +237,15 @@ impl Asking<'_> {
         .await?)
     }
 
-    /// Ends an open request, and notes that the caller was told. Returns whether this call did.
-    async fn end(&mut self, row: &ConsentRow, state: ConsentState) -> Result<bool, StoreError> {
+    /// Ends an open request, and notes that the caller was told. `lapse` is the reason of one that lapses. Returns whether this call did.
+    async fn end(
+        &mut self,
+        row: &ConsentRow,
+        state: ConsentState,
+        lapse: Option<LapseReason>,
+    ) -> Result<bool, StoreError> {
         let was_open: Option<bool> = sqlx::query_scalar(concat!(
-            "update consent_requests c set state = $3, told_at = now(), ended_at = coalesce(ended_at, now())
+            "update consent_requests c set state = $3, told_at = now(), ended_at = coalesce(ended_at, now()), lapse_reason = $6
              from (select tenant_id as its_tenant, id as its_id, ended_at is null as was_open
                    from consent_requests where tenant_id = $1 and id = $2 for update) before
              where c.tenant_id = before.its_tenant and c.id = before.its_id and told_at is null and ",
@@ -250,6 +258,7 @@ impl Asking<'_> {
         .bind(state.as_str())
         .bind(row.state.as_str())
         .bind(TOLD_WITHIN.as_seconds_f64())
+        .bind(lapse.map(LapseReason::as_str))
         .fetch_optional(&mut **self.tx)
         .await?;
         self.is_changed |= was_open.is_some();

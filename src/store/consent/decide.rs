@@ -4,7 +4,7 @@ use super::decision::NewDecision;
 use super::read::{find, request_columns};
 use super::steps::{self, Moved, StepAuthor, StepTaken};
 use super::{ConsentRow, fence, grants, principal, state_now};
-use crate::domain::consent::{ConsentDecision, ConsentState};
+use crate::domain::consent::{ConsentDecision, ConsentState, LapseReason};
 use crate::domain::id::{KeyId, TenantId};
 use crate::store::revisions::{self, RevisionKind};
 use crate::store::tx::{Lane, TxAccess};
@@ -122,13 +122,16 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let ended: Vec<Moved> = sqlx::query_as(
-            "update consent_requests set state = 'lapsed', ended_at = now()
+            "update consent_requests set state = 'lapsed', ended_at = now(),
+                 lapse_reason = case principal when $2 then $3 else $4 end
              where tenant_id = $1 and state in ('pending', 'granted') and expires_at > now()
                and (principal = $2 or decided_by = $2)
              returning id, server, tool",
         )
         .bind(tenant.0)
         .bind(key.0)
+        .bind(LapseReason::AskerRevoked.as_str())
+        .bind(LapseReason::DeciderRevoked.as_str())
         .fetch_all(&mut *tx)
         .await?;
         let lapsed = ConsentState::Lapsed.as_str();

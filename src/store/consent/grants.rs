@@ -7,10 +7,10 @@ use uuid::Uuid;
 use super::decision::{NewDecision, NewGrant};
 use super::steps::{self, Moved, StepAuthor, StepTaken};
 use super::{ConsentRow, principal};
-use crate::domain::consent::{ConsentState, GrantEffect};
+use crate::domain::consent::{ConsentState, GrantEffect, LapseReason};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::operation::OperationType;
-use crate::domain::policy::Assurance;
+use crate::domain::policy::{Assurance, Remembered};
 use crate::domain::risk::RiskLevel;
 use crate::store::revisions::{self, RevisionKind};
 use crate::store::tx::{Lane, TxAccess};
@@ -36,9 +36,9 @@ pub struct ConsentGrant {
     /// The tool's own name.
     pub tool: String,
     /// Operation type of the calls.
-    pub operation_type: String,
+    pub operation_type: Stored<OperationType>,
     /// Effect on calls.
-    pub effect: String,
+    pub effect: Stored<GrantEffect>,
     /// Assurance of the answer.
     pub assurance: Stored<Assurance>,
     /// Risk of the call that was asked about; `None` in rows of an older release.
@@ -95,6 +95,30 @@ pub struct GrantInForce {
     pub request_id: Uuid,
     /// End of the grant.
     pub expires_at: DateTime<Utc>,
+}
+
+impl ConsentGrant {
+    /// Returns the decision as a policy takes it. Words of a newer release are read as the strictest.
+    pub fn remembered(&self) -> Remembered {
+        remembered(&self.effect, &self.assurance, self.risk.as_ref())
+    }
+}
+
+impl GrantInForce {
+    /// Returns the decision as a policy takes it. Words of a newer release are read as the strictest.
+    pub fn remembered(&self) -> Remembered {
+        remembered(&self.effect, &self.assurance, self.risk.as_ref())
+    }
+}
+
+fn remembered(
+    effect: &Stored<GrantEffect>,
+    assurance: &Stored<Assurance>,
+    risk: Option<&Stored<RiskLevel>>,
+) -> Remembered {
+    let effect = effect.known().unwrap_or(GrantEffect::Reject);
+    let risk = risk.and_then(Stored::known).unwrap_or(RiskLevel::Low);
+    effect.remembered(assurance.known().unwrap_or(Assurance::Client), risk)
 }
 
 /// SQL for whether a grant holds: not over, not revoked, and of a granter whose key is still valid, or who is not blocked and was
@@ -204,7 +228,7 @@ impl Store {
             return Err(StoreError::NotFound);
         }
         let unused: Vec<Moved> = sqlx::query_as(
-            "update consent_requests r set state = 'lapsed', ended_at = now()
+            "update consent_requests r set state = 'lapsed', ended_at = now(), lapse_reason = $3
              from consent_grants g, consent_grants o
              where g.tenant_id = $1 and g.id = $2 and o.tenant_id = $1
                and (o.principal, o.server_id, o.tool, o.operation_type, o.pin, o.effect, o.assurance)
@@ -215,6 +239,7 @@ impl Store {
         )
         .bind(tenant.0)
         .bind(id)
+        .bind(LapseReason::GrantRevoked.as_str())
         .fetch_all(&mut *tx)
         .await?;
         let lapsed = ConsentState::Lapsed.as_str();

@@ -1,4 +1,6 @@
-//! Numbers of permission requests: those that wait, and those that ended with a turn.
+//! Numbers of permission requests: those that wait, and those that end with a turn.
+
+use std::collections::HashMap;
 
 use uuid::Uuid;
 
@@ -64,6 +66,32 @@ impl Store {
         .await?;
         tx.commit().await?;
         Ok(count)
+    }
+
+    /// Counts for each of these requests the others that would end now with its turn; those without any are left out.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn count_in_turns(
+        &self,
+        tenant: TenantId,
+        ids: &[Uuid],
+    ) -> Result<HashMap<Uuid, i64>, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        // as `fence::begin` ends them
+        let counts: Vec<(Uuid, i64)> = sqlx::query_as(
+            "select r.id, count(*)
+             from consent_requests r join consent_requests o on o.tenant_id = $1 and o.principal = r.principal and o.id <> r.id
+             where r.tenant_id = $1 and r.id = any($2) and o.state in ('pending', 'granted') and o.expires_at > now()
+               and (r.session_id is null or o.session_id is null or o.session_id = r.session_id)
+             group by r.id",
+        )
+        .bind(tenant.0)
+        .bind(ids)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(counts.into_iter().collect())
     }
 
     /// Counts the requests that wait for a person, by tenant; tenants without any are left out. After `limit` requests of all

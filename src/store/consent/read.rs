@@ -5,7 +5,7 @@ use sqlx::{FromRow, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{principal, state_now};
-use crate::domain::consent::{ConsentDecision, ConsentState};
+use crate::domain::consent::{ConsentDecision, ConsentState, LapseReason};
 use crate::domain::id::{IdentityId, KeyId, TenantId};
 use crate::domain::operation::OperationType;
 use crate::domain::policy::Assurance;
@@ -23,7 +23,11 @@ macro_rules! request_columns {
              rule, assurance, options, channels, ttl_s, created_at, expires_at, decided_at, decided_by, decided_owner,
              decided_via, decision, comment, told_at, expires_at > now() as is_in_time, ",
             state_now!(),
-            " as state"
+            " as state, case ",
+            state_now!(),
+            " when 'lapsed' then
+                coalesce(lapse_reason, case when ended_at is null or ended_at >= expires_at then 'not_repeated' end)
+             end as lapse_reason"
         )
     };
 }
@@ -92,6 +96,8 @@ pub struct ConsentRow {
     pub ttl_s: i32,
     /// State now.
     pub state: Stored<ConsentState>,
+    /// Reason why it lapsed; `None` in another state, and where an older release ended it.
+    pub lapse_reason: Option<Stored<LapseReason>>,
     /// Time of the ask.
     pub created_at: DateTime<Utc>,
     /// End of the time for an answer and for the repeated call.
@@ -152,6 +158,7 @@ impl ConsentRow {
             channels: vec!["acp".to_owned()],
             ttl_s: 600,
             state: ConsentState::Pending.into(),
+            lapse_reason: None,
             created_at: at,
             expires_at: at,
             is_in_time: true,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sqlx::Connection;
 
 use super::round_robin::WAITING;
-use super::{asked, asking, decide, redefine, state, write};
+use super::{asked, asking, decide, lapse, redefine, state, write};
 use crate::support::{Api, Gateway, Mcp, eventually, settle};
 
 const SOON: Duration = Duration::from_secs(2);
@@ -82,7 +82,7 @@ async fn the_end_of_a_grant_is_that_of_permissions_that_were_not_used() {
     assert_eq!(state(&approver, &ids[0]).await, "granted", "arguments of another call");
     revoke(&approver).await;
     for (id, args) in ids.iter().zip([&first, &second]) {
-        assert_eq!(state(&approver, id).await, "lapsed");
+        assert_eq!(lapse(&approver, id).await, "grant_revoked");
         assert_ne!(asked(&agent, args).await, *id);
         tenant.records(&format!("type=consent&tool=consent.lapsed&consent_id={id}"), 1).await;
     }
@@ -233,7 +233,7 @@ async fn a_permission_that_was_not_used_ends_with_the_key_that_gave_it() {
     let of_another = asked(&agent, &json!({"n": 2})).await;
     decide(&tenant.approver().await, &of_another, "allow_once").await.expect(200);
     tenant.platform.delete(&format!("/api/v1/keys/{}", approver.id)).await.expect(204);
-    assert_eq!(state(&agent, &id).await, "lapsed");
+    assert_eq!(lapse(&agent, &id).await, "decider_revoked");
     assert_eq!(state(&agent, &of_another).await, "granted", "another key gave it");
     assert_ne!(asked(&agent, &args).await, id);
     assert_eq!(upstream.counts().calls, 0);
@@ -249,7 +249,7 @@ async fn the_requests_of_a_revoked_key_end_with_it() {
     let of_another = asked(&other, &json!({"n": 1})).await;
     tenant.platform.delete(&format!("/api/v1/keys/{}", agent.id)).await.expect(204);
     for id in [&waits, &allowed] {
-        assert_eq!(state(&approver, id).await, "lapsed");
+        assert_eq!(lapse(&approver, id).await, "asker_revoked");
         tenant.records(&format!("type=consent&tool=consent.lapsed&consent_id={id}"), 1).await;
     }
     let message = decide(&approver, &waits, "allow_once").await.refused(409, "conflict");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{asked, asking, decide, state, write};
+use super::{asked, asking, decide, lapse, state, write};
 use crate::support::{Gateway, Mcp, eventually, settle};
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn nobody_answers_in_time() {
         .unwrap();
     // whether or not it was swept meanwhile
     assert_eq!(state(&approver, &id).await, "timed_out");
-    assert_eq!(state(&approver, &granted).await, "lapsed");
+    assert_eq!(lapse(&approver, &granted).await, "not_repeated");
     let says = decide(&approver, &id, "allow_once").await.refused(409, "conflict");
     let begins = "this request is timed out already; it stays as it is: nobody answered by ";
     assert!(says.starts_with(begins) && says.ends_with("the same call asks again"), "{says}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{asked, asking, asking_of, decide, redefine, state, write};
+use super::{asked, asking, asking_of, decide, lapse, redefine, state, write};
 use crate::support::upstream::Say;
 use crate::support::{Mcp, Tool, cli, settle};
 
@@ -129,11 +129,11 @@ async fn an_answer_about_another_definition_is_worth_nothing() {
     let says =
         format!("'zoo:writer' changed after approval; approval discarded ({id}). The same call asks again");
     assert_eq!((&refused["message"], &refused["consent_id"]), (&json!(says), &json!(id)));
-    assert_eq!(state(&approver, &id).await, "lapsed");
+    assert_eq!(lapse(&approver, &id).await, "tool_changed");
     assert_ne!(asked(&agent, &json!({"n": 1})).await, id);
     // an open question about the old definition goes, too
     assert_ne!(asked(&agent, &json!({"n": 2})).await, pending);
-    assert_eq!(state(&approver, &pending).await, "lapsed");
+    assert_eq!(lapse(&approver, &pending).await, "tool_changed");
     assert_eq!(upstream.counts().calls, 0);
 }
 

@@ -99,6 +99,13 @@ async fn state(api: &Api, id: &str) -> Value {
     api.get(&format!("/api/v1/consent/{id}")).await.expect(200)["state"].clone()
 }
 
+/// Returns the reason why a request has lapsed.
+async fn lapse(api: &Api, id: &str) -> Value {
+    let request = api.get(&format!("/api/v1/consent/{id}")).await.expect(200);
+    assert_eq!(request["state"], "lapsed");
+    request["lapse_reason"].clone()
+}
+
 /// Gives the tool that writes another definition, which an administrator approves.
 async fn redefine(tenant: &Tenant, upstream: &Upstream) {
     let mut tools = upstream::zoo();

@@ -123,7 +123,13 @@ async fn a_request_is_allowed_here_and_its_call_runs_once() {
     let ran = tenant.records(&format!("type=tool_call&status=success&consent_id={id}"), 1).await.remove(0);
     let steps = async || {
         let page = auditor.get(&format!("/console/activity/{}", ran["id"].as_str().unwrap())).await.text;
-        let all = ["consent.asked", "consent.decide", "consent.consumed", "consent.succeeded"];
+        let all = [
+            "consent.asked",
+            "consent.decide",
+            "<dt>consent.consumed</dt><dd>The permission is used up: the call is under way.</dd>",
+            "<dt>consent.succeeded</dt><dd>The call ran.</dd>",
+            "<dt>Policy</dt><dd>asked: a person has to allow",
+        ];
         all.iter().all(|step| page.contains(step)) && attributes(&page, "href").contains(&path_of(&id))
     };
     settle(true, SOON, steps).await;

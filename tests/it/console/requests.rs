@@ -83,6 +83,10 @@ async fn the_end_of_a_turn_says_until_when_and_how_many_requests_ended() {
         let done = visitor.post(&decision_of(id), &[("decision", "cancel_turn")]).await;
         visitor.get(done.header("location")).await.text
     };
+    for (id, says) in [(&ids[1], "now this request and 2 others."), (&elsewhere, "now this request alone.")] {
+        let before = visitor.get(&path_of(id)).await.text;
+        assert!(before.contains(says), "{says}: {before}");
+    }
     let page = end(&ids[1]).await;
     for says in ["2 other requests of the turn ended with it", "refused until 2"] {
         assert!(page.contains(says), "{says}: {page}");
@@ -224,4 +228,31 @@ async fn a_button_that_is_pressed_twice_decides_once() {
     let other = visitor.post(&decision_of(&id), &[("decision", "allow_once")]).await;
     other.expect(409);
     assert!(other.text.contains("You had decided this before: Denied:"), "{other:?}");
+}
+
+#[tokio::test]
+async fn requests_are_filtered_by_tool_owner_and_risk() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let robot = tenant.key(&json!({"role": "agent", "owner": "robot"})).await;
+    let (ours, others) = (asked(&robot, &json!({})).await, asked(&tenant.agent().await, &json!({})).await);
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    for (query, has_ours, has_others) in [
+        ("", true, true),
+        ("owner=robot", true, false),
+        ("tool=zoo:writer", true, true),
+        ("tool=writer&owner=robot&risk=moderate", true, false),
+        ("tool=zoo:reader", false, false),
+        ("risk=critical&state=any", false, false),
+    ] {
+        let page = visitor.get(&format!("/console/permissions?{query}")).await;
+        page.expect(200);
+        let has = |id: &String| page.text.contains(&path_of(id));
+        assert_eq!((has(&ours), has(&others)), (has_ours, has_others), "{query}: {}", page.text);
+        assert_eq!(page.text.contains("No request matches"), !has_ours && !has_others, "{query}");
+        assert_eq!(page.text.contains("<details open>"), !query.is_empty(), "{query}");
+    }
+    let page = visitor.get("/console/permissions?owner=robot&risk=high").await.text;
+    assert!(page.contains("value=\"robot\"") && page.contains("<option value=\"high\" selected>"), "{page}");
+    assert!(visitor.get("/console/permissions?risk=odd").await.text.contains("risk must be one of"));
 }

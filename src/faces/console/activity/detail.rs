@@ -7,6 +7,7 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use http::StatusCode;
 use ulid::Ulid;
 
+use super::words::{self, Word};
 use super::{RecordLine, line, tone, tool_of};
 use crate::domain::activity::RecordKind;
 use crate::domain::tenant::Action;
@@ -61,6 +62,8 @@ struct RecordPage {
     decision: Option<String>,
     /// Records about the same permission request, oldest first.
     steps: Vec<RecordLine>,
+    /// Words of the page that are not plain English, with their meanings.
+    words: Vec<Word>,
     arguments: Option<LongText>,
     response: Option<LongText>,
     /// True if arguments or result were shortened when they were recorded.
@@ -97,6 +100,7 @@ async fn record(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
         groups: groups(&row),
         permission: permission(visit, &row),
         decision,
+        words: words::of(&row, &steps),
         steps: steps.iter().rev().map(|step| line(step, visit.now())).collect(),
         arguments: long(&row.arguments),
         response: long(&row.response),

@@ -6,42 +6,16 @@ use crate::domain::activity::{RecordKind, Source, Status};
 use crate::domain::annotations::Tier;
 use crate::domain::operation::OperationType;
 use crate::domain::policy::Ruling;
+use crate::faces::console::filter_field::{FilterField, Given, choice, name, text, tool, value};
 
 /// Forms in which browsers send a time, without a zone: the form asks for UTC.
 const BROWSER_TIMES: [&str; 2] = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S%.f"];
-
-/// Field of the form.
-pub(super) struct FilterField {
-    /// Name of the parameter.
-    pub(super) name: &'static str,
-    /// Label of the field.
-    pub(super) label: &'static str,
-    /// Kind of the input.
-    pub(super) input: &'static str,
-    /// Text in an empty field that says what it takes; empty for none.
-    pub(super) hint: &'static str,
-    /// Value, as the address has it; empty if it has none.
-    pub(super) value: String,
-    /// Values to choose from; none for a free text.
-    pub(super) options: Vec<FilterOption>,
-}
-
-/// Value of a field to choose.
-pub(super) struct FilterOption {
-    /// Value.
-    pub(super) word: String,
-    /// True if it is the one chosen.
-    pub(super) is_chosen: bool,
-}
-
-/// Values of the parameters, by name.
-type Given = [(&'static str, String)];
 
 /// Returns the fields that are asked most.
 pub(super) fn first(given: &Given) -> Vec<FilterField> {
     vec![
         name(given, "server", "Server"),
-        FilterField { hint: "whole name, or server:tool", ..name(given, "tool", "Tool") },
+        tool(given),
         choice(given, "status", "Status", &Status::WORDS),
         choice(given, "intent_type", "Intent", &OperationType::WORDS),
         name(given, "owner", "Owner"),
@@ -69,34 +43,12 @@ pub(super) fn more(given: &Given) -> Vec<FilterField> {
     ]
 }
 
-fn value(given: &Given, name: &str) -> String {
-    given.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone()).unwrap_or_default()
-}
-
-fn text(given: &Given, name: &'static str, label: &'static str) -> FilterField {
-    FilterField { name, label, input: "text", hint: "", value: value(given, name), options: Vec::new() }
-}
-
-/// Returns a field for a name, of which a part finds nothing.
-fn name(given: &Given, name: &'static str, label: &'static str) -> FilterField {
-    FilterField { hint: "whole name", ..text(given, name, label) }
-}
-
 fn time(given: &Given, name: &'static str, label: &'static str) -> FilterField {
     FilterField {
         input: "datetime-local",
         value: for_browser(&value(given, name)),
         ..text(given, name, label)
     }
-}
-
-fn choice(given: &Given, name: &'static str, label: &'static str, words: &[&str]) -> FilterField {
-    let value = value(given, name);
-    // a value of the address that is none of the form's stays chosen, so that the form changes nothing by itself
-    let own = Some(value.as_str()).filter(|value| !value.is_empty() && !words.contains(value));
-    let option = |word: &str| FilterOption { word: word.to_owned(), is_chosen: word == value };
-    let options = words.iter().copied().chain(own).map(option).collect();
-    FilterField { options, ..text(given, name, label) }
 }
 
 /// Returns a time as browsers take it: UTC without a zone. A text that is no time stays as it is.

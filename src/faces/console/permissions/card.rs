@@ -93,8 +93,14 @@ pub(super) struct RequestCard {
 }
 
 impl RequestCard {
-    /// Creates the card of a request for a visitor. `key_name` is the name of the key that asks, if it has one.
-    pub(super) fn of(visit: &PageVisit, view: &ConsentView, key_name: Option<&String>) -> RequestCard {
+    /// Creates the card of a request for a visitor. `key_name` is the name of the key that asks, if it has one; `in_turn` is the
+    /// number of other requests that would end with its turn.
+    pub(super) fn of(
+        visit: &PageVisit,
+        view: &ConsentView,
+        key_name: Option<&String>,
+        in_turn: i64,
+    ) -> RequestCard {
         let (row, caller, language) = (&view.row, visit.caller(), visit.language());
         let expires = Moment::new(row.expires_at, visit.now());
         let is_pending = row.state == ConsentState::Pending;
@@ -117,7 +123,7 @@ impl RequestCard {
             decisions
                 .iter()
                 .filter(|decision| offers(decision))
-                .map(|decision| button(decision, view.risk, row.was_cut))
+                .map(|decision| button(decision, view, in_turn))
                 .collect()
         };
         let sees_records = caller.role.may(Action::ReadOwnActivity);
@@ -252,7 +258,7 @@ pub(in crate::faces::console) fn verdict(view: &ConsentView) -> Option<String> {
 }
 
 /// Returns the consequence of a decision that reaches beyond the one call; `None` for others.
-fn reach(decision: ConsentDecision, risk: RiskLevel) -> Option<String> {
+fn reach(decision: ConsentDecision, risk: RiskLevel, in_turn: i64) -> Option<String> {
     match decision {
         ConsentDecision::AllowOnce | ConsentDecision::RejectOnce => None,
         ConsentDecision::AllowAlways => Some(format!(
@@ -264,16 +270,21 @@ fn reach(decision: ConsentDecision, risk: RiskLevel) -> Option<String> {
                 .to_owned(),
         ),
         ConsentDecision::CancelTurn => Some(format!(
-            "Denies every call that waits of the agent's session, or of its key if it has none; takes back permissions that were not \
-             used, ends calls under way, and for {} s refuses calls that ask or that a remembered decision lets through. Remembered \
-             decisions stay.",
+            "Denies every call that waits of the agent's session, or of its key if it has none, and takes back permissions that were \
+             not used: now {}. Ends calls under way as well, and for {} s refuses calls that ask or that a remembered decision lets \
+             through. Remembered decisions stay.",
+            match in_turn {
+                0 => "this request alone".to_owned(),
+                1 => "this request and 1 other".to_owned(),
+                others => format!("this request and {others} others"),
+            },
             FENCE.num_seconds()
         )),
     }
 }
 
-fn button(decision: &ConsentDecision, risk: RiskLevel, was_cut: bool) -> DecisionButton {
-    let hours = match grant_life(risk, None).num_hours() {
+fn button(decision: &ConsentDecision, view: &ConsentView, in_turn: i64) -> DecisionButton {
+    let hours = match grant_life(view.risk, None).num_hours() {
         1 => "1 hour".to_owned(),
         hours => format!("{hours} hours"),
     };
@@ -287,7 +298,7 @@ fn button(decision: &ConsentDecision, risk: RiskLevel, was_cut: bool) -> Decisio
     DecisionButton {
         word: decision.as_str(),
         label,
-        is_plain: *decision != ConsentDecision::AllowOnce || was_cut,
-        says: reach(*decision, risk),
+        is_plain: *decision != ConsentDecision::AllowOnce || view.row.was_cut,
+        says: reach(*decision, view.risk, in_turn),
     }
 }

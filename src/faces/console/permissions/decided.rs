@@ -61,7 +61,7 @@ impl DecidedNotice {
         }
         let decision = row.decision.as_ref()?.known()?;
         let (did, tone) = did(decision);
-        let names = consent.key_names(visit.caller(), std::slice::from_ref(&view)).await.unwrap_or_default();
+        let names = consent.names_of_keys(visit.caller(), vec![row.principal]).await.unwrap_or_default();
         Some(DecidedNotice {
             did,
             tone,

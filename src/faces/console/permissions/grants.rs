@@ -4,13 +4,12 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use crate::domain::consent::GrantEffect;
-use crate::domain::policy::Assurance;
-use crate::domain::risk::RiskLevel;
+use crate::domain::policy::Remembered;
 use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::page_visit::PageVisit;
 use crate::gateway::{Caller, ConsentView, GatewayError};
-use crate::store::{ConsentGrant, Stored};
+use crate::store::ConsentGrant;
 
 /// Most grants that are shown.
 const GRANTS_MAX: usize = 100;
@@ -44,15 +43,6 @@ pub(super) struct GrantLine {
     grant: ConsentGrant,
 }
 
-/// Grants of one page.
-#[derive(Default)]
-pub(super) struct GrantsShown {
-    /// Grants, the newest first.
-    pub(super) lines: Vec<GrantLine>,
-    /// True if there are more than are shown.
-    pub(super) has_more: bool,
-}
-
 impl GrantLine {
     /// Returns whether the decision was remembered after a time.
     pub(super) fn is_later_than(&self, at: DateTime<Utc>) -> bool {
@@ -69,44 +59,48 @@ impl GrantLine {
     pub(super) fn allows(&self, view: &ConsentView) -> bool {
         let (grant, row) = (&self.grant, &view.row);
         let of_call = (&*row.server, &*row.tool, row.operation_type.as_str(), &*row.pin, row.principal);
-        let of_grant = (&*grant.server, &*grant.tool, &*grant.operation_type, &*grant.pin, grant.principal);
-        let assurance = grant.assurance.known().unwrap_or(Assurance::Client);
-        grant.effect == GrantEffect::Allow.as_str()
-            && of_grant == of_call
-            && risk_of(grant) >= view.risk
-            && assurance >= view.assurance
+        let of_grant =
+            (&*grant.server, &*grant.tool, grant.operation_type.as_str(), &*grant.pin, grant.principal);
+        let answer = grant.remembered().answers(view.risk);
+        of_grant == of_call && answer.is_some_and(|assurance| assurance >= view.assurance)
     }
 }
 
-/// Loads the grants that a visitor may see: all, or those about the tool and the key of one request.
+/// Loads the grants that a visitor may see: all, or those about the tool and the key of one request. Returns them with whether there are
+/// more than are shown.
 ///
 /// # Errors
 /// Error of the use case.
-pub(super) async fn load(visit: &PageVisit, of: Option<&ConsentView>) -> Result<GrantsShown, GatewayError> {
+pub(super) async fn load(
+    visit: &PageVisit,
+    of: Option<&ConsentView>,
+) -> Result<(Vec<ConsentGrant>, bool), GatewayError> {
     let fetched = i64::try_from(GRANTS_MAX).unwrap_or(0) + 1;
-    let rows = visit.gateway().consent.list_grants(visit.caller(), Uuid::max(), fetched).await?;
-    let is_of = |grant: &&ConsentGrant| {
+    let mut rows = visit.gateway().consent.list_grants(visit.caller(), Uuid::max(), fetched).await?;
+    let has_more = of.is_none() && rows.len() > GRANTS_MAX;
+    rows.truncate(GRANTS_MAX);
+    rows.retain(|grant| {
         of.is_none_or(|view| {
             let row = &view.row;
             (&grant.server, &grant.tool, grant.principal) == (&row.server, &row.tool, row.principal)
         })
-    };
-    let keys: Vec<Uuid> = rows.iter().map(|grant| grant.principal).collect();
-    let names = visit.gateway().consent.names_of_keys(visit.caller(), keys).await?;
-    let line = |grant: &ConsentGrant| line(visit, grant, names.get(&grant.principal));
-    let lines = rows.iter().take(GRANTS_MAX).filter(is_of).map(line).collect();
-    Ok(GrantsShown { lines, has_more: of.is_none() && rows.len() > GRANTS_MAX })
+    });
+    Ok((rows, has_more))
 }
 
-fn line(visit: &PageVisit, grant: &ConsentGrant, key_name: Option<&String>) -> GrantLine {
+/// Returns the line of a grant. `key_name` is the name of the key whose calls it is about, if it has one.
+pub(super) fn line(visit: &PageVisit, grant: &ConsentGrant, key_name: Option<&String>) -> GrantLine {
     GrantLine {
         id: grant.id,
-        effect: grant.effect.clone(),
+        effect: grant.effect.as_str().to_owned(),
         tool: format!("{}:{}", grant.server, grant.tool),
-        operation: grant.operation_type.clone(),
+        operation: grant.operation_type.as_str().to_owned(),
         owner: grant.owner.clone(),
         key_name: key_name.cloned(),
-        up_to: (grant.effect == GrantEffect::Allow.as_str()).then(|| risk_of(grant).as_str()),
+        up_to: match grant.remembered() {
+            Remembered::Allow { risk, .. } => Some(risk.as_str()),
+            Remembered::Reject => None,
+        },
         by: format!("{}, over {}", grant.granted_owner, grant.granted_via),
         request: super::href_of(grant.request_id),
         created: Moment::new(grant.created_at, visit.now()),
@@ -116,15 +110,10 @@ fn line(visit: &PageVisit, grant: &ConsentGrant, key_name: Option<&String>) -> G
     }
 }
 
-/// Returns the highest risk of calls that a grant is about; the lowest where an older release has not noted it, as the pipeline has it.
-fn risk_of(grant: &ConsentGrant) -> RiskLevel {
-    grant.risk.as_ref().and_then(Stored::known).unwrap_or(RiskLevel::Low)
-}
-
 /// Returns whether a caller may end a grant: who gave it, and administrators; refusals only with the right to decide.
 /// The use case checks it again.
 fn may_revoke(caller: &Caller, grant: &ConsentGrant) -> bool {
     let is_giver = grant.granted_by == caller.key.map(|key| key.0).unwrap_or_default();
-    let is_allowed = caller.role.may(Action::DecideConsent) || grant.effect == GrantEffect::Allow.as_str();
+    let is_allowed = caller.role.may(Action::DecideConsent) || grant.effect == GrantEffect::Allow;
     is_allowed && (caller.role.may(Action::ManageKeys) || is_giver)
 }

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use crate::domain::consent::GrantEffect;
 use crate::domain::id::KeyId;
 use crate::domain::operation::OperationType;
-use crate::domain::policy::{Assurance, Remembered};
+use crate::domain::policy::Remembered;
 use crate::domain::risk::RiskLevel;
 use crate::gateway::catalog::Tool;
-use crate::store::{GrantInForce, Stored};
+use crate::store::GrantInForce;
 
 /// Remembered decisions about calls of one key.
 #[derive(Debug, Default)]
@@ -58,27 +57,24 @@ impl HeldGrants {
             };
             is_of && grant.expires_at > now && *grant.tool == *tool.name && *grant.pin == **pin
         };
-        let best = grants.iter().filter(holds).max_by_key(|grant| match grant.remembered {
-            Remembered::Reject => (true, true, Assurance::Approver),
-            Remembered::Allow { assurance, risk } => (false, risk >= level, assurance),
-        });
+        let best = grants
+            .iter()
+            .filter(holds)
+            .max_by_key(|grant| (grant.remembered == Remembered::Reject, grant.remembered.answers(level)));
         best.map(|grant| (grant.remembered, grant.request))
     }
 }
 
 impl TenantGrants {
-    /// Reads stored grants. Words of a newer release are read as the strictest.
+    /// Reads stored grants.
     pub(super) fn of(rows: &[GrantInForce]) -> TenantGrants {
         let mut by_key: HashMap<Uuid, HeldGrants> = HashMap::new();
         for row in rows {
-            let assurance = row.assurance.known().unwrap_or(Assurance::Client);
-            let effect = row.effect.known().unwrap_or(GrantEffect::Reject);
-            let risk = row.risk.as_ref().and_then(Stored::known).unwrap_or(RiskLevel::Low);
             let grant = HeldGrant {
                 tool: row.tool.as_str().into(),
                 operation: row.operation_type.known(),
                 pin: row.pin.as_str().into(),
-                remembered: effect.remembered(assurance, risk),
+                remembered: row.remembered(),
                 request: row.request_id,
                 expires_at: row.expires_at,
             };
