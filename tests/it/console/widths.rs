@@ -314,13 +314,13 @@ async fn the_first_request_is_decided_on_a_phone_without_scrolling() {
         browser.resize(PHONE.0).await;
         for path in ["/console/permissions", &format!("/console/permissions?decided={decided}")] {
             browser.open(&format!("{}{path}", visitor.base)).await;
+            browser.picture(&Path::new(PICTURES).join(format!("phone-{role}.png"))).await;
             let facts = browser.evaluate(CARD).await;
             let facts: serde_json::Value = serde_json::from_str(facts.as_str().unwrap()).unwrap();
             let of = |name: &str| facts[name].as_f64().unwrap_or_else(|| panic!("{name}: {facts}"));
             assert!(of("buttons") <= PHONE.1, "{path} as {role}: {facts}");
             assert!(of("arguments") < of("buttons") && of("shown") >= 60.0, "{path} as {role}: {facts}");
         }
-        browser.picture(&Path::new(PICTURES).join(format!("phone-{role}.png"))).await;
         browser.close().await;
     }
 }
