@@ -126,16 +126,12 @@ impl ConsentState {
             ConsentState::Lapsed => {
                 let why = match lapse {
                     Some(LapseReason::NotRepeated) => format!("the agent did not repeat the call by {until}"),
-                    Some(LapseReason::ToolChanged) => "the tool's definition changed before that".to_owned(),
-                    Some(LapseReason::AskerRevoked) => {
-                        "the key that asked was revoked, or its person blocked, before that".to_owned()
-                    },
+                    Some(LapseReason::ToolChanged) => "the tool's definition changed".to_owned(),
+                    Some(LapseReason::AskerRevoked) => "the key that asked was revoked, or its person blocked".to_owned(),
                     Some(LapseReason::DeciderRevoked) => {
-                        "the key that allowed it was revoked, or its person blocked, before that".to_owned()
+                        "the key that allowed it was revoked, or its person blocked".to_owned()
                     }
-                    Some(LapseReason::GrantRevoked) => {
-                        "the grant that was given with it was revoked before that".to_owned()
-                    }
+                    Some(LapseReason::GrantRevoked) => "the grant that was given with it was revoked".to_owned(),
                     None => format!(
                         "the agent did not repeat the call by {until}, or before that the tool's definition changed, or the \
                          key that asked, the key that allowed it or its grant was revoked"

@@ -37,6 +37,23 @@ fn every_edge_and_no_other() {
     }
 }
 
+#[test]
+fn a_lapsed_request_says_which_reason_it_is() {
+    let says = |lapse| ConsentState::Lapsed.meaning("T", "F", lapse);
+    let any = says(None);
+    for (lapse, why) in LapseReason::ALL.into_iter().zip([
+        "did not repeat the call by T",
+        "definition changed",
+        "key that asked was revoked",
+        "key that allowed it was revoked",
+        "grant that was given with it was revoked",
+    ]) {
+        let one = says(Some(lapse));
+        assert!(one.contains(why) && one.ends_with("; the same call asks again"), "{one}");
+        assert!(one.len() < any.len(), "{one}");
+    }
+}
+
 /// Returns the terms of an ask that a mode words.
 fn terms(remember: &str) -> AskTerms {
     use crate::domain::annotations::Tier;

@@ -44,7 +44,7 @@ pub enum Remembered {
 }
 
 impl Remembered {
-    /// Returns how good an answer it is to an ask about a call of this risk; `None` if it lets no such call run.
+    /// Returns the assurance with which the decision allows a call of this risk; `None` for a refusal, and for an allow up to a lower risk.
     pub fn answers(self, level: RiskLevel) -> Option<Assurance> {
         match self {
             Remembered::Allow { assurance, risk } if risk >= level => Some(assurance),

@@ -261,7 +261,7 @@ fn status_words() -> [(&'static str, &'static str, &'static str); Status::ALL.le
             Status::Cancelled => "The caller took it back; the message says whether it may have run.",
             Status::Unknown => "The replica that ran it died before the end: it may have run.",
             Status::Pending => "It has not ended yet.",
-            Status::Waiting => "No record of this release has it: calls that wait for a person are blocked, with consent_pending.",
+            Status::Waiting => "Not used by this release: calls that wait for a person are blocked, with consent_pending.",
         };
         (status.as_str(), tone(status.as_str()), meaning)
     })

@@ -7,7 +7,6 @@ mod line;
 
 pub(super) use self::card::{state_of, verdict};
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use askama::Template;
@@ -37,10 +36,9 @@ use crate::gateway::{ConsentView, DecideRequest, GatewayError};
 use crate::store::{ConsentFilter, ConsentOrder};
 
 /// Parameters of the page.
-const PARAMS: ParamNames =
-    &["request", "state", "tool", "server", "key", "owner", "risk", "decided", "cursor", "limit", DONE];
+const PARAMS: ParamNames = &["request", "state", "tool", "owner", "risk", "decided", "cursor", "limit", DONE];
 /// Parameters that filter requests beyond their state.
-const FILTERS: [&str; 5] = ["tool", "server", "key", "owner", "risk"];
+const FILTERS: [&str; 3] = ["tool", "owner", "risk"];
 /// Memory of a request on a page, in bytes: as loaded, and as text.
 const REQUEST_MEMORY_BYTES: usize = 20 * 1024;
 
@@ -172,13 +170,13 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     let are_cards = is_inbox || named.is_some();
     let exact = |at| Moment::new(at, visit.now()).exact();
     let beside_grant = allowed.map(|(view, grant)| beside_grant(view, grant, exact));
-    let in_turns = match are_cards && decides {
-        true => {
-            let ids: Vec<Uuid> = views.iter().map(|view| view.row.id).collect();
-            consent.count_in_turns(visit.caller(), &ids).await?
-        }
-        false => HashMap::new(),
+    let offers_end = |view: &&ConsentView| {
+        let is_open =
+            view.row.state == ConsentState::Pending && view.options.contains(&ConsentDecision::CancelTurn);
+        are_cards && decides && is_open
     };
+    let with_end: Vec<&ConsentView> = views.iter().filter(offers_end).collect();
+    let in_turns = consent.count_in_turns(visit.caller(), &with_end).await?;
     let card = |view: &ConsentView| {
         let in_turn = in_turns.get(&view.row.id).copied().unwrap_or(0);
         let card = RequestCard::of(visit, view, names.get(&view.row.principal), in_turn);

@@ -188,18 +188,30 @@ impl Consent {
         count.map_err(|error| GatewayError::from_store(error, "permission request"))
     }
 
-    /// Returns for each of these requests how many others would end now with its turn, by id; those without any are left out.
+    /// Returns for each of these requests, by id, how many others would end now with its turn.
     ///
     /// # Errors
     /// As [`Consent::list`].
     pub async fn count_in_turns(
         &self,
         caller: &Caller,
-        ids: &[Uuid],
+        views: &[&ConsentView],
     ) -> Result<HashMap<Uuid, i64>, GatewayError> {
+        if views.is_empty() {
+            return Ok(HashMap::new());
+        }
         caller.authorise(Action::SeeConsent)?;
-        let counts = self.store.count_in_turns(caller.tenant()?.id, ids).await;
-        counts.map_err(|error| GatewayError::from_store(error, "permission request"))
+        let mut principals: Vec<Uuid> = views.iter().map(|view| view.row.principal).collect();
+        principals.sort_unstable();
+        principals.dedup();
+        let counts = self.store.count_open(caller.tenant()?.id, &principals).await;
+        let counts = counts.map_err(|error| GatewayError::from_store(error, "permission request"))?;
+        let others = |view: &&ConsentView| {
+            let of_turn = counts.iter().filter(|open| open.are_in_turn_of(&view.row));
+            // without the request itself
+            (view.row.id, (of_turn.map(|open| open.requests).sum::<i64>() - 1).max(0))
+        };
+        Ok(views.iter().map(others).collect())
     }
 
     /// Returns a page of grants that hold, the newest first, older than `before`. A key that may see only its own gets those

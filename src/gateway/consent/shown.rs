@@ -12,7 +12,7 @@ use crate::domain::reason::Language;
 use crate::domain::risk::RiskLevel;
 use crate::store::Stored;
 
-/// Permission request with the fields of the contract, and why it lapsed; texts are masked.
+/// Permission request with the fields of the contract and `lapse_reason`; texts are masked.
 #[derive(Debug, Serialize)]
 pub struct ShownConsent<'a> {
     id: Uuid,

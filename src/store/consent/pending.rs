@@ -1,7 +1,6 @@
 //! Numbers of permission requests: those that wait, and those that end with a turn.
 
-use std::collections::HashMap;
-
+use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::{ConsentRow, principal};
@@ -16,6 +15,25 @@ pub enum PendingOf {
     All,
     /// Requests of one key; `None` for the bootstrap key.
     Key(Option<KeyId>),
+}
+
+/// Number of the requests of one principal and session that wait for a person or may run.
+#[derive(Clone, Debug, FromRow)]
+pub struct OpenRequests {
+    /// Key that calls; nil for the bootstrap key.
+    pub principal: Uuid,
+    /// Session of the calls; `None` for those without.
+    pub session_id: Option<String>,
+    /// Number of requests.
+    pub requests: i64,
+}
+
+impl OpenRequests {
+    /// Returns whether the end of a request's turn would end these, as `fence::begin` does.
+    pub fn are_in_turn_of(&self, row: &ConsentRow) -> bool {
+        let is_of = |session: &String| self.session_id.as_ref().is_none_or(|own| own == session);
+        self.principal == row.principal && row.session_id.as_ref().is_none_or(is_of)
+    }
 }
 
 impl PendingOf {
@@ -68,30 +86,27 @@ impl Store {
         Ok(count)
     }
 
-    /// Counts for each of these requests the others that would end now with its turn; those without any are left out.
+    /// Counts the requests of these principals that the end of a turn would end now, by principal and session.
     ///
     /// # Errors
     /// The database is out of reach or fails.
-    pub async fn count_in_turns(
+    pub async fn count_open(
         &self,
         tenant: TenantId,
-        ids: &[Uuid],
-    ) -> Result<HashMap<Uuid, i64>, StoreError> {
+        principals: &[Uuid],
+    ) -> Result<Vec<OpenRequests>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        // as `fence::begin` ends them
-        let counts: Vec<(Uuid, i64)> = sqlx::query_as(
-            "select r.id, count(*)
-             from consent_requests r join consent_requests o on o.tenant_id = $1 and o.principal = r.principal and o.id <> r.id
-             where r.tenant_id = $1 and r.id = any($2) and o.state in ('pending', 'granted') and o.expires_at > now()
-               and (r.session_id is null or o.session_id is null or o.session_id = r.session_id)
-             group by r.id",
+        let counts = sqlx::query_as(
+            "select principal, session_id, count(*) as requests from consent_requests
+             where tenant_id = $1 and principal = any($2) and state in ('pending', 'granted') and expires_at > now()
+             group by principal, session_id",
         )
         .bind(tenant.0)
-        .bind(ids)
+        .bind(principals)
         .fetch_all(&mut *tx)
         .await?;
         tx.commit().await?;
-        Ok(counts.into_iter().collect())
+        Ok(counts)
     }
 
     /// Counts the requests that wait for a person, by tenant; tenants without any are left out. After `limit` requests of all

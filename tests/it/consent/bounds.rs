@@ -101,6 +101,14 @@ async fn nobody_answers_in_time() {
     // whether or not it was swept meanwhile
     assert_eq!(state(&approver, &id).await, "timed_out");
     assert_eq!(lapse(&approver, &granted).await, "not_repeated");
+    // as a replica of an older release ends one before its time
+    let older = asked(&agent, &json!({"n": 3})).await;
+    sqlx::query("update consent_requests set state = 'lapsed', ended_at = now() where id = $1::uuid")
+        .bind(&older)
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(lapse(&approver, &older).await, json!(null));
     let says = decide(&approver, &id, "allow_once").await.refused(409, "conflict");
     let begins = "this request is timed out already; it stays as it is: nobody answered by ";
     assert!(says.starts_with(begins) && says.ends_with("the same call asks again"), "{says}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{asked, asking, decide, state, write};
+use super::{asked, asking, decide, lapse, write};
 use crate::logins::{GATEWAY, SETTINGS, bearer, set_rules};
 use crate::support::{Idp, Stage, Tenant, Upstream, eventually, now_s};
 
@@ -63,7 +63,7 @@ async fn what_a_person_allowed_ends_with_a_block() {
     .await;
     for act in ["block", "unblock"] {
         tenant.platform.post(&format!("/api/v1/identities/{id}/{act}"), &json!({})).await.expect(200);
-        assert_eq!(state(&agent, &once).await, "lapsed");
+        assert_eq!(lapse(&agent, &once).await, "decider_revoked");
         let ask = json!({"n": 3, "after": act});
         write(&agent, &ask).await.refused("consent_pending");
     }

@@ -83,7 +83,9 @@ async fn the_end_of_a_turn_says_until_when_and_how_many_requests_ended() {
         let done = visitor.post(&decision_of(id), &[("decision", "cancel_turn")]).await;
         visitor.get(done.header("location")).await.text
     };
-    for (id, says) in [(&ids[1], "now this request and 2 others."), (&elsewhere, "now this request alone.")] {
+    for (id, says) in
+        [(&ids[1], "Ends this request and 2 others now."), (&elsewhere, "Ends this request alone now.")]
+    {
         let before = visitor.get(&path_of(id)).await.text;
         assert!(before.contains(says), "{says}: {before}");
     }

@@ -1,5 +1,6 @@
 //! Meanings of the words on the page of a record.
 
+use crate::domain::activity::RecordKind;
 use crate::domain::annotations::Tier;
 use crate::domain::consent::ConsentState;
 use crate::domain::policy::Ruling;
@@ -24,30 +25,27 @@ pub(super) fn of(row: &ActivityRow, steps: &[ActivityRow]) -> Vec<Word> {
     });
     let tier = row.tier.as_deref().and_then(Tier::parse).map(|tier| {
         let means = match tier {
-            Tier::Read => "read: its server, or who has overridden that, says that the tool only reads.",
-            Tier::Write => "write: its server, or who has overridden that, says that it changes something and destroys nothing.",
-            Tier::Destructive => "destructive: its server, or who has overridden that, says that it may destroy something.",
-            Tier::Unknown => "unknown: its server does not say what it does.",
+            Tier::Read => "read: the server's annotations, or an override, say that the tool only reads.",
+            Tier::Write => "write: the server's annotations, or an override, say that it changes something and destroys nothing.",
+            Tier::Destructive => "destructive: the server's annotations, or an override, say that it may destroy something.",
+            Tier::Unknown => "unknown: nobody says what the tool does.",
         };
         word("Tier of the tool", means)
     });
     let ruling = row.decision.as_deref().and_then(Ruling::parse).map(|ruling| {
         let means = match ruling {
-            Ruling::Allowed => "allowed: rules, mode or a remembered decision let the call run.",
-            Ruling::WouldAsk => {
-                "would ask: the call ran, since the mode is observe; in mode by risk a person would be asked."
-            }
-            Ruling::WouldDeny => {
-                "would deny: the call ran, since the mode is observe; in mode by risk it would be refused."
-            }
+            Ruling::Allowed => "allowed: rules, mode or a remembered decision let the call pass.",
+            Ruling::WouldAsk => "would_ask: the call passed, since the mode is observe; in mode by_risk a person would be asked.",
+            Ruling::WouldDeny => "would_deny: the call passed, since the mode is observe; in mode by_risk it would be refused.",
             Ruling::Asked => "asked: a person has to allow the call before it runs.",
-            Ruling::Delegated => "delegated: the call ran, since the agent's own program asks its user.",
+            Ruling::Delegated => "delegated: the call passed, since the agent's own program asks its user.",
             Ruling::Denied => "denied: a rule, or a remembered decision, refused the call.",
         };
         word("Policy", means)
     });
     let mut words: Vec<Word> = [variant, tier, ruling].into_iter().flatten().collect();
-    for tool in steps.iter().chain([row]).filter_map(|step| step.tool.as_deref()) {
+    let is_step = |step: &&ActivityRow| step.kind == RecordKind::Consent.as_str();
+    for tool in steps.iter().chain([row]).filter(is_step).filter_map(|step| step.tool.as_deref()) {
         let state = tool.strip_prefix("consent.").and_then(ConsentState::parse);
         if let Some(state) = state.filter(|_| !words.iter().any(|there| there.word == tool)) {
             words.push(word(tool, permissions::about(state)));

@@ -270,9 +270,9 @@ fn reach(decision: ConsentDecision, risk: RiskLevel, in_turn: i64) -> Option<Str
                 .to_owned(),
         ),
         ConsentDecision::CancelTurn => Some(format!(
-            "Denies every call that waits of the agent's session, or of its key if it has none, and takes back permissions that were \
-             not used: now {}. Ends calls under way as well, and for {} s refuses calls that ask or that a remembered decision lets \
-             through. Remembered decisions stay.",
+            "Ends {} now. What waits of the agent's session, or of its key if it has none, is denied, permissions that were not used \
+             are taken back, and calls under way end. For {} s calls that ask, or that a remembered decision lets through, are refused. \
+             Remembered decisions stay.",
             match in_turn {
                 0 => "this request alone".to_owned(),
                 1 => "this request and 1 other".to_owned(),
