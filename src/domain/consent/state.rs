@@ -123,16 +123,18 @@ impl ConsentState {
             ConsentState::Cancelled => {
                 format!("its turn was ended: calls of it that ask are refused until {fenced_until}, and ask again after that")
             }
+            ConsentState::Lapsed if lapse == Some(LapseReason::AskerRevoked) => {
+                "nothing was run: the key that asked was revoked, or its person blocked".to_owned()
+            }
             ConsentState::Lapsed => {
                 let why = match lapse {
                     Some(LapseReason::NotRepeated) => format!("the agent did not repeat the call by {until}"),
                     Some(LapseReason::ToolChanged) => "the tool's definition changed".to_owned(),
-                    Some(LapseReason::AskerRevoked) => "the key that asked was revoked, or its person blocked".to_owned(),
                     Some(LapseReason::DeciderRevoked) => {
                         "the key that allowed it was revoked, or its person blocked".to_owned()
                     }
-                    Some(LapseReason::GrantRevoked) => "the grant that was given with it was revoked".to_owned(),
-                    None => format!(
+                    Some(LapseReason::GrantRevoked) => "the decision that was remembered with it was revoked".to_owned(),
+                    Some(LapseReason::AskerRevoked) | None => format!(
                         "the agent did not repeat the call by {until}, or before that the tool's definition changed, or the \
                          key that asked, the key that allowed it or its grant was revoked"
                     ),

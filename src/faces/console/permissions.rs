@@ -12,7 +12,6 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
-use chrono::{DateTime, Utc};
 use http::StatusCode;
 use url::form_urlencoded::Serializer;
 use uuid::Uuid;
@@ -72,6 +71,8 @@ struct PermissionsPage {
     states: Vec<StateOption>,
     /// Fields of the filters beyond the state.
     fields: Vec<FilterField>,
+    /// Names and values of those that are set: a decision leads back to the same ones.
+    kept: Vec<(&'static str, String)>,
     /// True if one of these filters is set.
     is_filtered: bool,
     /// Notice about the request that the visitor has just decided; `None` without one.
@@ -168,8 +169,7 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     let allowed = one.and_then(|view| Some((view, grants.iter().find(|grant| grant.allows(view))?)));
     let is_inbox = state == Some(ConsentState::Pending);
     let are_cards = is_inbox || named.is_some();
-    let exact = |at| Moment::new(at, visit.now()).exact();
-    let beside_grant = allowed.map(|(view, grant)| beside_grant(view, grant, exact));
+    let beside_grant = allowed.map(|(view, grant)| beside_grant(visit, view, grant));
     let offers_end = |view: &&ConsentView| {
         let is_open =
             view.row.state == ConsentState::Pending && view.options.contains(&ConsentDecision::CancelTurn);
@@ -189,6 +189,8 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     };
     let line = |view: &ConsentView| RequestLine::of(visit, view, names.get(&view.row.principal));
     let nav = visit.nav(Section::Permissions);
+    let kept: Vec<(&str, String)> =
+        given.iter().filter(|(name, _)| FILTERS.contains(name)).cloned().collect();
     let option = |word: &&'static str| StateOption {
         word,
         label: word.replace('_', " "),
@@ -208,7 +210,8 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
             filter_field::name(&given, "owner", "Owner of the key"),
             filter_field::choice(&given, "risk", "Risk", &RiskLevel::WORDS),
         ],
-        is_filtered: given.iter().any(|(name, _)| FILTERS.contains(name)),
+        is_filtered: !kept.is_empty(),
+        kept,
         decided: DecidedNotice::of(visit, params.text("decided")).await,
         done: notice(visit, &params),
         lines: views.iter().filter(|_| !are_cards).map(line).collect(),
@@ -227,15 +230,19 @@ fn is_denied(view: &ConsentView) -> bool {
 }
 
 /// Returns what a decision that allows the tool does to the call of a request.
-fn beside_grant(view: &ConsentView, grant: &GrantLine, exact: impl Fn(DateTime<Utc>) -> String) -> String {
+fn beside_grant(visit: &PageVisit, view: &ConsentView, grant: &GrantLine) -> String {
+    let exact = |at| Moment::new(at, visit.now()).exact();
     let row = &view.row;
     let until = grant.expires.exact();
     match row.state.known() {
-        Some(ConsentState::Pending) => {
+        Some(ConsentState::Pending) => format!(
             "A remembered decision lets this call run if the agent repeats it. Deny refuses this very call as long as that \
-             decision holds; revoke it below to be asked about others."
-                .to_owned()
-        }
+             decision holds; {}.",
+            match grant.may_revoke {
+                true => "revoke it below to be asked about others",
+                false => "an admin, or who gave it, may revoke it",
+            }
+        ),
         Some(ConsentState::Denied) if row.decided_at.is_some_and(|at| grant.is_later_than(at)) => format!(
             "the same call is refused until {}; after that a later decision, which allows this tool until {until}, lets it run",
             exact(row.expires_at)
@@ -300,12 +307,12 @@ pub(super) async fn decide(Path(id): Path<String>, visit: PageVisit) -> Response
     {
         if is_own_decision(&visit, &view) {
             // a button that was pressed twice
-            return visit.answer_act(Section::Permissions, &decided::href_after(view.row.id), Ok(()));
+            return visit.answer_act(Section::Permissions, &decided::href_after(&visit, view.row.id), Ok(()));
         }
         let link = (&*href_of(view.row.id), "See this request");
         return visit.failed_at(Section::Permissions, error, &too_late(&visit, &view), link);
     }
-    let to = decided.as_ref().map(|view| decided::href_after(view.row.id)).unwrap_or_default();
+    let to = decided.as_ref().map(|view| decided::href_after(&visit, view.row.id)).unwrap_or_default();
     visit.answer_act(Section::Permissions, &to, decided.map(drop))
 }
 
@@ -355,7 +362,9 @@ pub(super) async fn revoke(Path(id): Path<String>, visit: PageVisit) -> Response
         None => None,
     };
     let asked = asked(&visit, consent_id).await;
-    let about = asked.as_ref().map(|view| format!(" about {}:{}", view.row.server, view.row.tool));
+    let about = asked
+        .as_ref()
+        .map(|view| format!(" about {}:{}, of {}", view.row.server, view.row.tool, view.row.owner));
     let revoked = revocation(&visit, id, asked).await;
     let notice = format!("Revoked: the remembered decision{}.", about.unwrap_or_default());
     let to = with_notice(&visit, Section::Permissions.href(), &notice);

@@ -8,7 +8,7 @@ use crate::domain::consent::{
     self, COMMENT_CHARS_MAX, ConsentDecision, ConsentState, DecidedVia, MayNotDecide,
 };
 use crate::domain::id::{IdentityId, KeyId};
-use crate::domain::person::Person;
+use crate::domain::person::{OnePerson, Person};
 use crate::domain::policy::Assurance;
 use crate::domain::redact;
 use crate::domain::tenant::Action;
@@ -40,9 +40,9 @@ impl ConsentView {
         out_of_band(caller, self, decision).map(drop)
     }
 
-    /// Returns whether the call is one of the caller's own person, as far as it may decide at all.
-    pub fn is_of_person(&self, caller: &Caller) -> bool {
-        matches!(out_of_band(caller, self, ConsentDecision::RejectOnce), Ok(Assurance::Client))
+    /// Returns the fact by which the caller and who asked are one person; `None` if they are two.
+    pub fn same_person(&self, caller: &Caller) -> Option<OnePerson> {
+        caller.person.same_as(&requester(caller, &self.row))
     }
 }
 

@@ -100,7 +100,8 @@ impl Consent {
     }
 
     /// Returns the unused permission for the very call that a remembered decision lets through; `None` without one. The call
-    /// uses it up: else it would still be there after the grant, for a call that nobody asked about again.
+    /// uses it up: else it would still be there after the grant, for a call that nobody asked about again. `request` is the one whose
+    /// answer was remembered; it answers a request about the call that still waits.
     ///
     /// # Errors
     /// The refusal, if a person has ended the turn of the call or refused this very call, or that cannot be known.
@@ -108,9 +109,11 @@ impl Consent {
         &self,
         attempt: &Attempt,
         call: &ConsentCall<'_>,
+        request: Uuid,
     ) -> Result<Option<Permit>, Refusal> {
         let tenant = attempt.caller.tenant_id();
         let granted = GrantedCall {
+            request,
             turn: attempt.turn(),
             pin: call.pin().to_owned(),
             digests: self.digests(attempt, call).await,

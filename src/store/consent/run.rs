@@ -11,6 +11,7 @@ use crate::domain::id::TenantId;
 use crate::domain::policy::Assurance;
 use crate::store::revisions;
 use crate::store::tx::{Lane, TxAccess};
+use crate::store::unit::Unit;
 use crate::store::{Store, StoreError};
 
 /// Claim of a call to a permission.
@@ -52,6 +53,8 @@ pub struct GrantedCall {
     pub pin: String,
     /// Keyed digests of the call, one for each key in use.
     pub digests: Vec<[u8; DIGEST_BYTES]>,
+    /// Permission request with whose answer the decision was remembered.
+    pub request: Uuid,
 }
 
 /// Decision of a person that goes before a remembered one, since it is about this very call.
@@ -61,14 +64,15 @@ pub enum OwnDecision {
     None,
     /// The turn of the call was ended.
     Fenced(HeldFence),
-    /// The call was allowed, and has not run yet.
+    /// The call was allowed, and has not run yet; or its request waited, and the remembered decision has answered it.
     Unused(Box<ConsentRow>),
     /// The call was refused: its request is not over yet, or no decision that allows such calls was remembered since then.
     Denied(Box<ConsentRow>),
 }
 
 impl Store {
-    /// Returns the newest decision about a call itself, which a remembered decision lets through.
+    /// Returns the newest decision about a call itself, which a remembered decision lets through. A request about it that still waits
+    /// gets the remembered answer: else it would wait on for a call that has run.
     ///
     /// # Errors
     /// The database is out of reach or fails.
@@ -80,12 +84,12 @@ impl Store {
         let digests: Vec<&[u8]> = call.digests.iter().map(<[u8; DIGEST_BYTES]>::as_slice).collect();
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let fence = fence::held(&mut tx, tenant, &call.turn).await?;
-        let decided: Option<ConsentRow> = sqlx::query_as(concat!(
+        let newest: Option<ConsentRow> = sqlx::query_as(concat!(
             "select ",
             request_columns!(),
             " from consent_requests
              where tenant_id = $1 and principal = $2 and digest = any($3) and pin = $4
-               and (state in ('granted', 'denied') and expires_at > now()
+               and (state in ('pending', 'granted', 'denied') and expires_at > now()
                     or state = 'denied' and not exists (
                         select from consent_grants
                         where consent_grants.tenant_id = $1 and effect = 'allow'
@@ -107,7 +111,20 @@ impl Store {
         .bind(&call.pin)
         .fetch_optional(&mut *tx)
         .await?;
-        tx.commit().await?;
+        let waits = newest.as_ref().filter(|row| fence.is_none() && row.state == ConsentState::Pending);
+        let (fence, decided) = match waits.map(|row| row.id) {
+            Some(id) => {
+                let decided = answer(&mut tx, tenant, id, call.request).await?;
+                // its turn may have ended meanwhile
+                let fence = fence::held(&mut tx, tenant, &call.turn).await?;
+                tx.commit_change().await?;
+                (fence, decided)
+            }
+            None => {
+                tx.commit().await?;
+                (fence, newest)
+            }
+        };
         Ok(match (fence, decided) {
             (Some(fence), _) => OwnDecision::Fenced(fence),
             (None, None) => OwnDecision::None,
@@ -245,4 +262,33 @@ impl Store {
         }
         Ok(tx.commit().await?)
     }
+}
+
+/// Gives a request that waits the answer that was remembered with another one. Returns it as it is now: somebody may have been faster.
+async fn answer(
+    tx: &mut Unit,
+    tenant: TenantId,
+    id: Uuid,
+    remembered_with: Uuid,
+) -> Result<Option<ConsentRow>, StoreError> {
+    let answered = sqlx::query(concat!(
+        "update consent_requests r
+         set state = 'granted', decided_at = now(), decided_by = granted_by, decided_owner = granted_owner, decided_via = granted_via
+         from (select granted_by, granted_owner, granted_via from consent_grants
+               where tenant_id = $1 and request_id = $3 and effect = 'allow' and ",
+        grants::holds!(),
+        " limit 1) remembered
+         where r.tenant_id = $1 and r.id = $2 and r.state = 'pending' and r.expires_at > now()"
+    ))
+    .bind(tenant.0)
+    .bind(id)
+    .bind(remembered_with)
+    .execute(&mut **tx)
+    .await?;
+    if answered.rows_affected() > 0 {
+        revisions::tell_consent(tx, tenant, id).await?;
+    }
+    let row = read::find(tx, tenant, id).await?;
+    Ok(row
+        .filter(|row| [ConsentState::Granted, ConsentState::Denied].iter().any(|state| row.state == *state)))
 }

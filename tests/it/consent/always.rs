@@ -363,3 +363,22 @@ async fn the_log_says_which_answer_let_a_call_run() {
     let says = agent.delete(&path).await.refused(403, "forbidden");
     assert_eq!(says, "this grant is another person's; it takes that key, or one of role admin");
 }
+
+#[tokio::test]
+async fn a_request_that_waits_ends_with_the_run_of_its_call_under_a_grant() {
+    let (_stage, tenant, upstream) = asking(&[], json!([])).await;
+    let (agent, approver) = (tenant.agent().await, tenant.approver().await);
+    let eva = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
+    let [remembered, waits] = [asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await];
+    decide(&eva, &remembered, "allow_always").await.expect(200);
+    assert_eq!(state(&approver, &waits).await, "pending", "until its call is repeated");
+    write(&agent, &json!({"n": 2})).await.ok();
+    settle(json!("succeeded"), SOON, || state(&approver, &waits)).await;
+    let shown = approver.get(&format!("/api/v1/consent/{waits}")).await.expect(200);
+    assert_eq!((&shown["decided_by"], &shown["decided_via"]), (&json!("eva"), &json!("rest")), "{shown}");
+    tenant.records(&format!("type=tool_call&status=success&consent_id={waits}"), 1).await;
+    decide(&approver, &waits, "reject_once").await.refused(409, "conflict");
+    // the grant lets the next one run without a request
+    write(&agent, &json!({"n": 2})).await.ok();
+    assert_eq!(upstream.counts().calls, 2);
+}

@@ -142,7 +142,7 @@ async fn requests_of_another_replica_appear_while_somebody_types() {
     shows(&mut browser, cards, json!(first)).await;
     browser.evaluate("document.querySelector('[name=comment]').focus()").await;
     browser.enter("not today, j").await;
-    browser.evaluate("document.querySelector('form details').open = true").await;
+    browser.evaluate("document.querySelector('article.card form details').open = true").await;
     let second = asked(&other.ask_as(&agent), &json!({"n": 2})).await;
     shows(&mut browser, cards, json!(format!("{first},{second}"))).await;
     let typed =

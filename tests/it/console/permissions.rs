@@ -281,7 +281,7 @@ async fn what_is_remembered_is_listed_and_revoked() {
     let done = visitor.post(&revoke, &[]).await;
     assert!(done.header("location").starts_with("/console/permissions?done="), "{done:?}");
     let page = visitor.get(done.header("location")).await.text;
-    assert!(page.contains("Revoked: the remembered decision about zoo:writer."), "{page}");
+    assert!(page.contains("Revoked: the remembered decision about zoo:writer, of robot."), "{page}");
     assert!(form_to(&page, "/revoke").is_none(), "{page}");
     asked(&agent, &json!({"n": 4})).await;
     let record = tenant.records("tool=consent.revoke&source=console&status=success", 1).await.remove(0);

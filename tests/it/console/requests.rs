@@ -119,7 +119,10 @@ async fn the_page_of_a_refused_call_says_what_a_remembered_decision_does_to_it()
     let page = visitor.get(&path_of(&ids[0])).await.text;
     assert!(page.contains("and asks again after that"), "{page}");
     decide(&ids[1], "allow_always").await;
-    decide(&ids[2], "reject_once").await;
+    let done = visitor.post(&decision_of(&ids[2]), &[("decision", "reject_once")]).await;
+    let notice = visitor.get(done.header("location")).await.text;
+    assert!(notice.contains("stays refused as long as that decision holds"), "{notice}");
+    assert!(!notice.contains("asks again after that"), "{notice}");
     for (id, says) in [(&ids[0], "lets it run"), (&ids[2], "stays refused as long as that decision holds")] {
         let page = visitor.get(&path_of(id)).await.text;
         assert!(page.contains(says) && !page.contains("asks again after that"), "{says}: {page}");
@@ -254,6 +257,11 @@ async fn requests_are_filtered_by_tool_owner_and_risk() {
         assert_eq!(page.text.contains("No request matches"), !has_ours && !has_others, "{query}");
         assert_eq!(page.text.contains("<details open>"), !query.is_empty(), "{query}");
     }
+    // a decision leads back to the same ones
+    let done = visitor.post(&decision_of(&ours), &[("decision", "reject_once"), ("owner", "robot"), ("risk", "")]).await;
+    assert_eq!(done.header("location"), format!("/console/permissions?decided={ours}&owner=robot"));
+    let page = visitor.get(done.header("location")).await.text;
+    assert!(page.contains("No request matches") && !page.contains(&path_of(&others)), "{page}");
     let page = visitor.get("/console/permissions?owner=robot&risk=high").await.text;
     assert!(page.contains("value=\"robot\"") && page.contains("<option value=\"high\" selected>"), "{page}");
     assert!(visitor.get("/console/permissions?risk=odd").await.text.contains("risk must be one of"));

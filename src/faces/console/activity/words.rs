@@ -11,7 +11,7 @@ use crate::store::ActivityRow;
 pub(super) struct Word {
     /// The word, as the page has it.
     pub(super) word: String,
-    /// Its meaning, as a sentence.
+    /// Meaning of the word, as a sentence.
     pub(super) means: &'static str,
 }
 

@@ -1,8 +1,7 @@
 //! Permission request on the page: all that a person needs to decide.
 
-use chrono::{DateTime, Utc};
-
 use crate::domain::consent::{COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, FENCE, grant_life};
+use crate::domain::person::OnePerson;
 use crate::domain::policy::Assurance;
 use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
@@ -12,6 +11,8 @@ use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::{LongText, short};
 use crate::gateway::{ConsentView, RequestedTool};
 
+/// Longest time after which a card is shown anew, in seconds.
+const AGAIN_S_MAX: i64 = 30;
 /// Longest action in a notice or a list, in characters.
 pub(super) const TOLD_CHARS_MAX: usize = 80;
 
@@ -67,6 +68,8 @@ pub(super) struct RequestCard {
     pub(super) created: Moment,
     /// End of the time for an answer.
     pub(super) expires: Moment,
+    /// Seconds after which the card is to be shown anew: at that end, and now and then before.
+    pub(super) again_s: i64,
     /// State of the request.
     pub(super) state: String,
     /// True if the request waits for a person.
@@ -90,6 +93,8 @@ pub(super) struct RequestCard {
     pub(super) buttons: Vec<DecisionButton>,
     /// Buttons of the other decisions on offer.
     pub(super) others: Vec<DecisionButton>,
+    /// Reason why no decision about the request is remembered; `None` without one.
+    pub(super) only_once: Option<&'static str>,
 }
 
 impl RequestCard {
@@ -110,10 +115,18 @@ impl RequestCard {
             (false, ..) => "",
             (true, false, _) => "Your role does not decide.",
             (true, true, true) => "You may not: see above.",
-            (true, true, false) if view.is_of_person(caller) => {
-                "You may: it is the call of an agent of your own, and what asks lets its person answer."
-            }
-            (true, true, false) => "You may.",
+            (true, true, false) => match view.same_person(caller) {
+                None => "You may.",
+                Some(OnePerson::Made) => {
+                    "You may: your key made the key that asks, so both count as one person, and what asks lets that person answer."
+                }
+                Some(OnePerson::MadeBy) => {
+                    "You may: the key that asks made yours, so both count as one person, and what asks lets that person answer."
+                }
+                Some(_) => {
+                    "You may: it is the call of a key of your own, and what asks lets its person answer."
+                }
+            },
         };
         let key_id = view.key().map(|key| key.to_string());
         let offers = |decision: &ConsentDecision| {
@@ -150,16 +163,24 @@ impl RequestCard {
             you,
             created: Moment::new(row.created_at, visit.now()),
             expires,
+            again_s: ((row.expires_at - visit.now()).num_seconds() + 1).clamp(1, AGAIN_S_MAX),
             state: state_of(view),
             is_pending,
             runs_by_grant: false,
             stale: stale(view.tool_now(caller)).filter(|_| is_pending),
-            meaning: meaning(view, sees_records, |at| Moment::new(at, visit.now()).exact()),
+            meaning: meaning(visit, view),
             decided_by: decided(view),
             decided: row.decided_at.map(|at| Moment::new(at, visit.now())),
             comment: row.comment.clone(),
             may_not: may_not.map(|why| why.text()),
             buttons: buttons(&[ConsentDecision::RejectOnce, ConsentDecision::AllowOnce]),
+            only_once: match (row.was_cut, view.risk) {
+                (true, _) => Some("Decisions about arguments that are not shown whole are not remembered."),
+                (false, RiskLevel::Critical) => {
+                    Some("Decisions about calls of critical risk are not remembered.")
+                }
+                (false, _) => None,
+            },
             others: buttons(&[
                 ConsentDecision::RejectAlways,
                 ConsentDecision::CancelTurn,
@@ -182,9 +203,10 @@ fn stale(tool: RequestedTool) -> Option<&'static str> {
     }
 }
 
-/// Returns the consequence of a request's state.
-fn meaning(view: &ConsentView, sees_records: bool, exact: impl Fn(DateTime<Utc>) -> String) -> String {
-    match (view.row.state.known(), sees_records) {
+/// Returns the consequence of a request's state for a visitor.
+pub(super) fn meaning(visit: &PageVisit, view: &ConsentView) -> String {
+    let exact = |at| Moment::new(at, visit.now()).exact();
+    match (view.row.state.known(), visit.caller().role.may(Action::ReadOwnActivity)) {
         (Some(ConsentState::Failed), true) => {
             "the call failed, or was not sent: its records say why; the same call asks again".to_owned()
         }
@@ -225,21 +247,29 @@ pub(in crate::faces::console) fn state_of(view: &ConsentView) -> String {
 pub(super) fn decided(view: &ConsentView) -> Option<String> {
     let by = decided_by(view)?;
     Some(match view.row.decision.as_ref().and_then(|decision| decision.known()) {
-        Some(decision) => format!("{}: {by}", did(decision).0),
+        Some(decision) => format!("{}: {by}", did(decision, view.risk).0),
         // ended along with the one that was decided
         None if view.row.state == ConsentState::Cancelled => format!("Ended with its turn: {by}"),
-        None => by,
+        None => format!("Allowed by a remembered decision: {by}"),
     })
 }
 
-/// Returns a decision in words, with the class by which it stands out.
-pub(super) fn did(decision: ConsentDecision) -> (&'static str, &'static str) {
+/// Returns a decision about a call of this risk in words, with the class by which it stands out.
+pub(super) fn did(decision: ConsentDecision, risk: RiskLevel) -> (String, &'static str) {
     match decision {
-        ConsentDecision::AllowOnce => ("Allowed once", "good"),
-        ConsentDecision::AllowAlways => ("Allowed for some hours", "good"),
-        ConsentDecision::RejectOnce => ("Denied", "held"),
-        ConsentDecision::RejectAlways => ("Denied for some hours", "held"),
-        ConsentDecision::CancelTurn => ("Denied, and the agent's turn stopped", "held"),
+        ConsentDecision::AllowOnce => ("Allowed once".to_owned(), "good"),
+        ConsentDecision::AllowAlways => (format!("Tool allowed for {}", life(risk)), "good"),
+        ConsentDecision::RejectOnce => ("Denied".to_owned(), "held"),
+        ConsentDecision::RejectAlways => (format!("Tool denied for {}", life(risk)), "held"),
+        ConsentDecision::CancelTurn => ("Denied, and the agent's turn stopped".to_owned(), "held"),
+    }
+}
+
+/// Returns the time for which the console has a decision about a call of this risk remembered, in words.
+fn life(risk: RiskLevel) -> String {
+    match grant_life(risk, None).num_hours() {
+        1 => "1 hour".to_owned(),
+        hours => format!("{hours} hours"),
     }
 }
 
@@ -284,10 +314,7 @@ fn reach(decision: ConsentDecision, risk: RiskLevel, in_turn: i64) -> Option<Str
 }
 
 fn button(decision: &ConsentDecision, view: &ConsentView, in_turn: i64) -> DecisionButton {
-    let hours = match grant_life(view.risk, None).num_hours() {
-        1 => "1 hour".to_owned(),
-        hours => format!("{hours} hours"),
-    };
+    let hours = life(view.risk);
     let label = match decision {
         ConsentDecision::AllowOnce => "Allow once".to_owned(),
         ConsentDecision::AllowAlways => format!("Allow this tool for {hours}"),

@@ -1,10 +1,12 @@
 //! Notice above the requests that wait: what the visitor has just decided.
 
 use chrono::TimeDelta;
+use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
-use super::card::{TOLD_CHARS_MAX, did};
-use crate::domain::consent::{ConsentDecision, GrantEffect};
+use super::card::{TOLD_CHARS_MAX, did, meaning};
+use super::grants;
+use crate::domain::consent::{ConsentDecision, ConsentState, GrantEffect};
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
@@ -19,7 +21,7 @@ const GRANTS_MAX: i64 = 100;
 /// Notice of a decision.
 pub(super) struct DecidedNotice {
     /// Verdict in words.
-    pub(super) did: &'static str,
+    pub(super) did: String,
     /// Class by which the verdict stands out.
     pub(super) tone: &'static str,
     /// Action of the call, in words.
@@ -40,9 +42,12 @@ pub(super) struct DecidedNotice {
     pub(super) left_s: i64,
 }
 
-/// Returns the link to the requests that wait, with a notice of the decision about one.
-pub(super) fn href_after(id: Uuid) -> String {
-    format!("{}?decided={id}", Section::Permissions.href())
+/// Returns the link to the requests that wait, with a notice of the decision about one, and the filters of the page that was decided on.
+pub(super) fn href_after(visit: &PageVisit, id: Uuid) -> String {
+    let mut query = Serializer::new(format!("{}?decided={id}", Section::Permissions.href()));
+    let kept = super::FILTERS.map(|name| (name, visit.field(name))).into_iter();
+    query.extend_pairs(kept.filter(|(_, value)| !value.is_empty()));
+    query.finish()
 }
 
 impl DecidedNotice {
@@ -60,7 +65,7 @@ impl DecidedNotice {
             return None;
         }
         let decision = row.decision.as_ref()?.known()?;
-        let (did, tone) = did(decision);
+        let (did, tone) = did(decision, view.risk);
         let names = consent.names_of_keys(visit.caller(), vec![row.principal]).await.unwrap_or_default();
         Some(DecidedNotice {
             did,
@@ -72,13 +77,24 @@ impl DecidedNotice {
             meaning: match decision.remembers() {
                 Some(effect) => remembered(visit, &view, effect).await,
                 None if decision == ConsentDecision::CancelTurn => ended(visit, &view).await,
-                None => view.meaning(|at| Moment::new(at, visit.now()).exact()),
+                None => once(visit, &view).await,
             },
             href: super::href_of(id),
             at: Moment::new(at, visit.now()),
             left_s: left.num_seconds().max(1),
         })
     }
+}
+
+/// Returns the consequence of a decision about the call alone, beside a remembered one that allows its tool.
+async fn once(visit: &PageVisit, view: &ConsentView) -> String {
+    let grants = match view.row.state == ConsentState::Denied {
+        true => grants::load(visit, Some(view)).await.map(|(grants, _)| grants).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let lines = grants.iter().map(|grant| grants::line(visit, grant, None));
+    let allows = lines.into_iter().find(|grant| grant.allows(view));
+    allows.map_or_else(|| meaning(visit, view), |grant| super::beside_grant(visit, view, &grant))
 }
 
 /// Returns the consequence of the end of a turn, with the number of other requests that ended with it, where it can be read now.

@@ -17,6 +17,8 @@ pub(super) struct RequestLine {
     pub(super) language: &'static str,
     /// Canonical name of the tool.
     pub(super) tool: String,
+    /// Level of risk.
+    pub(super) risk: &'static str,
     /// Owner of the key that asked.
     pub(super) owner: String,
     /// Name of that key; `None` without one.
@@ -42,6 +44,7 @@ impl RequestLine {
             told: short(&view.told_shortly(language), TOLD_CHARS_MAX),
             language: language.as_str(),
             tool: format!("{}:{}", row.server, row.tool),
+            risk: view.risk.as_str(),
             owner: row.owner.clone(),
             key_name: key_name.cloned(),
             state: state_of(view),

@@ -197,7 +197,11 @@ impl Calls {
             // in observe also a call that other rules would ask about or deny
             (ruling, _) if decision.is_by_grant && ruling != Ruling::Denied => {
                 let consent = call.as_consent();
-                let permit = self.consent.permit_under_grant(attempt, &consent);
+                let permit = self.consent.permit_under_grant(
+                    attempt,
+                    &consent,
+                    verdict.remembered.unwrap_or_default(),
+                );
                 let permit = Box::pin(permit).await.inspect_err(|refusal| {
                     if matches!(refusal.code, Code::ConsentDenied | Code::TurnCancelled) {
                         record.decision = Some(Ruling::Denied);
