@@ -17,6 +17,9 @@ const STORED: &str = "sessionStorage.getItem('mcpproxy-form') ?? ''";
 /// Button that saves the policy.
 const SAVE: &str = "form[data-keep] button:not([formaction])";
 
+/// Rules that nobody else has.
+const RULES: &str = r#"[{"id": "mine", "effect": "deny", "match": {"tool": "zoo:*"}}]"#;
+
 /// A tenant with a server whose tool takes a password, and a request that waits; an admin in a browser.
 struct Desk {
     stage: Stage,
@@ -33,9 +36,13 @@ impl Desk {
         let stage = Stage::start().await;
         let text = json!({"type": "string"});
         let schema = json!({"type": "object", "properties": {"city": text, "password": text}});
-        let login = json!({"name": "login", "description": "Logs in", "inputSchema": schema});
+        let free = json!({"at": {"type": "object"}, "city": text, "env": {"type": "array", "items": text}});
+        let free = json!({"type": "object", "properties": free});
         let mut tools = upstream::zoo();
-        tools.push(Tool::raw("login", &login.to_string()));
+        for (name, schema) in [("login", schema), ("free", free), ("bare", json!({"type": "object"}))] {
+            let tool = json!({"name": name, "description": "A tool", "inputSchema": schema});
+            tools.push(Tool::raw(name, &tool.to_string()));
+        }
         let (tenant, upstream) = asking(&stage, json!([]), tools).await;
         let request = asked(&tenant.agent().await, &json!({"n": 1})).await;
         let admin = tenant.admin().await;
@@ -52,19 +59,40 @@ impl Desk {
         self.stage.database.connect().await.execute("delete from web_sessions").await.unwrap();
     }
 
+    /// Fills a field in, as a person does.
+    async fn fill(&mut self, field: &str, text: &str) {
+        let begin = format!(
+            "(() => {{
+                const field = document.querySelector('{field}');
+                field.closest('details')?.setAttribute('open', '');
+                if (!field.options) return false;
+                field.value = '{text}';
+                return field.dispatchEvent(new Event('input', {{bubbles: true}}));
+            }})()"
+        );
+        if self.browser.evaluate(&begin).await == false {
+            self.browser.fill(field, text).await;
+        }
+    }
+
+    async fn press(&mut self, button: &str) {
+        self.browser.follow(&format!("document.querySelector('{button}').click()")).await;
+    }
+
     /// Opens a page, fills fields in, and presses a button after the end of the session. Leads to the login.
     async fn lose(&mut self, path: &str, typed: &[(&str, &str)], button: &str) {
         self.open(path).await;
         for (field, text) in typed {
-            let opens =
-                format!("document.querySelector('{field}').closest('details')?.setAttribute('open', '')");
-            self.browser.evaluate(&opens).await;
-            self.browser.fill(field, text).await;
+            self.fill(field, text).await;
         }
         self.end_session().await;
-        self.browser.follow(&format!("document.querySelector('{button}').click()")).await;
+        self.press(button).await;
         let page = self.browser.evaluate("location.pathname").await;
         assert_eq!(page, "/console/login", "{path}");
+    }
+
+    async fn rules(&self) -> Value {
+        self.tenant.platform.get("/api/v1/policy").await.expect(200)["rules"].clone()
     }
 
     async fn log_in(&mut self, key: &Api) {
@@ -95,7 +123,7 @@ async fn what_was_typed_is_in_the_form_after_the_login() {
         ),
         (
             "/console/servers/zoo?tool=writer",
-            vec![("#o-title", "My title")],
+            vec![("#o-title", "My title"), ("#o-readOnlyHint", "true")],
             vec![],
             "form[data-keep] button",
         ),
@@ -106,7 +134,28 @@ async fn what_was_typed_is_in_the_form_after_the_login() {
             vec![(trial[1], "s3cret"), (trial[2], "{\"password\": \"s3cret\"}")],
             "button[value=check]",
         ),
-        ("/console/keys", vec![("#k-owner", "ada"), ("#k-name", "laptop")], vec![], "form[data-keep] button"),
+        (
+            "/console/try?tool=zoo%3Afree",
+            vec![("#t-2", "Berlin"), ("#t-variant", "call_tool_destructive")],
+            vec![
+                ("#t-1", "{\"a\": {\"api_key\": \"s3cret\"}}"),
+                ("#t-3", "[\"TOKEN=s3cret\"]"),
+                ("#t-args", "{\"x\": \"s3cret\"}"),
+            ],
+            "button[value=check]",
+        ),
+        (
+            "/console/try?tool=zoo%3Abare",
+            vec![("#t-reason", "a test")],
+            vec![("#t-args", "{\"password\": \"s3cret\"}")],
+            "button[value=check]",
+        ),
+        (
+            "/console/keys",
+            vec![("#k-owner", "ada"), ("#k-name", "laptop"), ("#k-role", "auditor"), ("#k-days", "30")],
+            vec![],
+            "form[data-keep] button",
+        ),
     ] {
         desk.lose(path, &[&kept[..], &secret[..]].concat(), button).await;
         let stored = desk.browser.evaluate(STORED).await;
@@ -141,19 +190,16 @@ async fn what_was_typed_is_in_the_form_after_the_login() {
 #[tokio::test]
 async fn a_form_that_is_filled_in_again_overwrites_no_later_change() {
     let mut desk = Desk::start().await;
-    let rules = r#"[{"id": "mine", "effect": "deny", "match": {"tool": "zoo:*"}}]"#;
-    desk.lose("/console/policy", &[("#p-rules", rules)], SAVE).await;
+    desk.lose("/console/policy", &[("#p-rules", RULES)], SAVE).await;
     super::trial::set_policy(&desk.tenant, "always_ask", json!([])).await;
     let admin = desk.admin.clone();
     desk.log_in(&admin).await;
-    assert_eq!(desk.value("#p-rules").await, rules);
+    assert_eq!(desk.value("#p-rules").await, RULES);
     desk.browser.follow(&format!("document.querySelector('{SAVE}').click()")).await;
-    assert_eq!(desk.value("#p-rules").await, rules);
-    let now = desk.tenant.platform.get("/api/v1/policy").await.expect(200);
-    assert_eq!(now["rules"], json!([]), "somebody else was faster");
+    assert_eq!(desk.value("#p-rules").await, RULES);
+    assert_eq!(desk.rules().await, json!([]), "somebody else was faster");
     desk.browser.follow(&format!("document.querySelector('{SAVE}').click()")).await;
-    let now = desk.tenant.platform.get("/api/v1/policy").await.expect(200);
-    assert_eq!(now["rules"][0]["id"], "mine", "{now}");
+    assert_eq!(desk.rules().await[0]["id"], "mine");
     assert_eq!(desk.browser.evaluate(STORED).await, "", "a form that arrives is not kept");
     desk.browser.close().await;
 }

@@ -87,9 +87,10 @@ impl ArgumentField {
         self.kind == FieldKind::Number
     }
 
-    /// Returns whether the field may hold a secret: records mask values of such a name.
+    /// Returns whether the field may hold a secret: JSON may, at any depth, and records mask values of such a name.
     pub(super) fn is_secret(&self) -> bool {
-        self.path.iter().any(|name| preview_member(name, "plain", NAME_BYTES_MAX) != "plain")
+        self.is_json()
+            || self.path.iter().any(|name| preview_member(name, "plain", NAME_BYTES_MAX) != "plain")
     }
 
     /// Returns the value as JSON; `None` for an empty field.
@@ -168,11 +169,6 @@ impl ArgumentForm {
                 fault: None,
             });
         }
-    }
-
-    /// Returns whether one of the fields may hold a secret.
-    pub(super) fn has_secret(&self) -> bool {
-        self.fields.iter().any(ArgumentField::is_secret)
     }
 
     /// Fills the form in.
