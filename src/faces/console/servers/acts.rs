@@ -147,7 +147,7 @@ pub(in crate::faces::console) async fn on_tool(
         }
         Err(error) => {
             let error = overrides::in_words_of_form(error);
-            if verb == "override"
+            if ToolVerb::parse(&verb) == Some(ToolVerb::Override)
                 && can_be_mended(&error)
                 && let Ok(page) = override_again(&visit, (&name, &tool), &error).await
             {

@@ -6,19 +6,21 @@ use super::change::version;
 use super::fields::{FormNotice, text};
 use crate::domain::overrides::{Hints, TITLE_CHARS_MAX};
 use crate::faces::console::page_visit::PageVisit;
-use crate::faces::console::was::{differing, was};
+use crate::faces::console::was::{FormValues, differing};
 use crate::gateway::{GatewayError, OverrideRequest, ToolView};
 
 /// Words of a hint in the form, with their meanings.
 const WORDS: [(&str, &str); 3] = [("", "as the server says"), ("true", "true"), ("false", "false")];
 
-/// Fields of the form: names of the annotations, with the words that they have for people.
-const FIELDS: [(&str, &str); 5] = [
-    ("readOnlyHint", "Only reads"),
-    ("destructiveHint", "May destroy something"),
-    ("idempotentHint", "A repeated call changes nothing more"),
-    ("openWorldHint", "Reaches systems outside its server"),
-    ("title", "Title, for people"),
+/// Words that the title has for people.
+pub(super) const TITLE: &str = "Title, for people";
+/// Words that the annotations have for people, in the order of [`Hints::NAMES`].
+const LABELS: [&str; 5] = [
+    "Only reads",
+    "May destroy something",
+    "A repeated call changes nothing more",
+    "Reaches systems outside its server",
+    TITLE,
 ];
 /// Name of the definition among the values of the form.
 const DEFINITION: &str = "definition";
@@ -62,36 +64,32 @@ pub(super) struct OverrideForm {
 }
 
 impl OverrideForm {
-    /// Creates the form for a tool, filled in with the present override, or with what was typed, after a fault. After a conflict the form has the
-    /// version and the values of now, but for what its sender changed; after another fault it is that of before, so that whoever changes the tool
-    /// meanwhile is noticed.
+    /// Creates the form for a tool, filled in with the present override, or with what was typed, after a fault.
     pub(super) fn of(visit: &PageVisit, tool: &ToolView, fault: Option<&GatewayError>) -> OverrideForm {
-        let (now, before) = (values_of(tool), was(visit));
-        let is_late = matches!(fault, Some(GatewayError::Conflict(_)));
-        let of_before = version(visit).ok().filter(|_| fault.is_some() && !is_late);
-        let value = |name: &str| {
-            let typed = fault.map(|_| visit.field(name).trim().to_owned());
-            // somebody else's change stays where the sender typed nothing else
-            let typed = typed.filter(|typed| !is_late || *typed != word(&before, name));
-            typed.unwrap_or_else(|| word(&now, name))
-        };
+        let values = FormValues::of(visit, values_of(tool), fault);
         let hint = |(name, label)| {
-            let chosen = value(name);
+            let chosen = values.field(name);
             let option = |(word, label)| HintOption { word, label, is_chosen: word == chosen };
             HintField { name, label, options: WORDS.map(option).into() }
         };
-        let [read_only, destructive, idempotent, open_world, title] = FIELDS;
+        let [read_only, destructive, .., title] = Hints::NAMES;
+        let now = tool.overridden.as_ref().map_or(0, |overridden| overridden.version);
         OverrideForm {
-            hints: [read_only, destructive, idempotent, open_world].map(hint).into(),
-            title: value(title.0),
-            pin: if of_before.is_some() { visit.field("pin") } else { &tool.pin }.to_owned(),
-            version: of_before.unwrap_or(tool.overridden.as_ref().map_or(0, |overridden| overridden.version)),
-            is_contradictory: [read_only, destructive].iter().all(|(name, _)| value(name) == "true"),
-            again: fault.map(|error| match is_late {
-                true => FormNotice::late(visit, "The tool", changed(&before, &now)),
+            hints: Hints::NAMES
+                .into_iter()
+                .zip(LABELS)
+                .filter(|(name, _)| *name != title)
+                .map(hint)
+                .collect(),
+            title: values.field(title),
+            pin: if values.version.is_some() { visit.field("pin") } else { &tool.pin }.to_owned(),
+            version: values.version.unwrap_or(now),
+            is_contradictory: [read_only, destructive].iter().all(|name| values.field(name) == "true"),
+            again: fault.map(|error| match values.is_late {
+                true => FormNotice::late(visit, "The tool", changed(&values)),
                 false => FormNotice::of(visit, error),
             }),
-            was: Value::Object(if of_before.is_some() { before } else { now }).to_string(),
+            was: Value::Object(values.made_from().clone()).to_string(),
         }
     }
 }
@@ -105,16 +103,11 @@ fn values_of(tool: &ToolView) -> Map<String, Value> {
     values
 }
 
-/// Returns a value as the form has it; empty for none.
-fn word(values: &Map<String, Value>, name: &str) -> String {
-    let value = values.get(name);
-    value.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).unwrap_or_default()
-}
-
 /// Returns what was changed, in the words of the form.
-fn changed(before: &Map<String, Value>, now: &Map<String, Value>) -> Vec<String> {
-    let fields = FIELDS.into_iter().chain([(DEFINITION, "the definition, which is above as it is now")]);
-    let changed = fields.filter(|(name, _)| !differing([*name], before, now).is_empty());
+fn changed(values: &FormValues<'_>) -> Vec<String> {
+    let definition = (DEFINITION, "the definition, which is above as it is now");
+    let fields = Hints::NAMES.into_iter().zip(LABELS).chain([definition]);
+    let changed = fields.filter(|(name, _)| !differing([*name], &values.before, &values.now).is_empty());
     changed.map(|(_, label)| label.to_owned()).collect()
 }
 
@@ -123,7 +116,7 @@ pub(super) fn in_words_of_form(error: GatewayError) -> GatewayError {
     let GatewayError::Invalid { field: Some(field), .. } = &error else { return error };
     let message = match field.as_str() {
         "annotations.title" => {
-            format!("\"Title, for people\" must be no longer than {TITLE_CHARS_MAX} characters.")
+            format!("\"{TITLE}\" must be no longer than {TITLE_CHARS_MAX} characters.")
         }
         "annotations" => "The override says nothing: choose a value, or give a title.".to_owned(),
         _ => return error,

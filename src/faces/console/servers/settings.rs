@@ -5,7 +5,7 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::fields::{APPROVAL, FormNotice, name_of_limit, shown_url, text};
+use super::fields::{APPROVAL, FormNotice, name_of_limit, shown_url};
 use super::{commands, href_of, question, state_of};
 use crate::domain::server_kind::ServerKind;
 use crate::domain::server_url::masked;
@@ -13,7 +13,7 @@ use crate::domain::tenant::Action;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::{PageVisit, status_of};
 use crate::faces::console::text::size;
-use crate::faces::console::was::{differing, was};
+use crate::faces::console::was::{FormValues, differing, word};
 use crate::faces::query::params::NONE;
 use crate::gateway::{GatewayError, OWN_LIMITS, ServerView};
 
@@ -94,8 +94,7 @@ fn values_of(server: &ServerView) -> Map<String, Value> {
     values.chain(limits).collect()
 }
 
-/// Shows the settings, or shows them again, with what was typed, after a fault. After a conflict the form has the version and the values of
-/// now, but for what its sender changed; after another fault it is that of before, so that whoever changes the server meanwhile is noticed.
+/// Shows the settings, or shows them again, with what was typed, after a fault.
 ///
 /// # Errors
 /// Error of the role, or of the read.
@@ -108,25 +107,18 @@ pub(super) async fn show(
     visit.given(NONE)?;
     visit.expect(SETTINGS_MEMORY_BYTES).await?;
     let server = question::server(visit, name).await?;
-    let (own, before) = (values_of(&server), was(visit));
-    let is_late = matches!(fault, Some(GatewayError::Conflict(_)));
-    let version = visit.field("version").parse().ok().filter(|_| fault.is_some() && !is_late);
-    let made_from = if version.is_some() { &before } else { &own };
+    let values = FormValues::of(visit, values_of(&server), fault);
+    let made_from = values.made_from();
     let limit = |(name, max): (&'static str, u64)| {
         let field = name_of_limit(name);
-        let number =
-            |values: &Map<String, Value>| values.get(&field).map(Value::to_string).unwrap_or_default();
-        let typed = fault.map(|_| text(visit, &field).unwrap_or_default());
-        // somebody else's change stays where the sender typed nothing else
-        let typed = typed.filter(|typed| !is_late || *typed != number(&before));
-        let (own, value) = (number(&own), typed.unwrap_or_else(|| number(&own)));
+        let (own, value) = (word(&values.now, &field), values.field(&field));
         LimitField { name, now: (value != own).then(|| sized(name, own)), value, about: about(name, max) }
     };
     let mut commands = if server.command.is_some() { commands(visit) } else { Vec::new() };
     commands.retain(|name| Some(name) != server.command.as_ref());
     let is_http = server.kind == ServerKind::Http;
-    let again = fault.map(|error| match is_late {
-        true => FormNotice::late(visit, "The server", changed_by_others(&before, &own)),
+    let again = fault.map(|error| match values.is_late {
+        true => FormNotice::late(visit, "The server", changed_by_others(&values)),
         false => FormNotice::of(visit, error),
     });
     let nav = visit.nav(Section::Servers);
@@ -135,7 +127,7 @@ pub(super) async fn show(
         nav,
         name: server.name.clone(),
         href: href_of(&server.name),
-        version: version.unwrap_or(server.version),
+        version: values.version.unwrap_or(server.version),
         auto_approve: made_from.get(APPROVAL).and_then(Value::as_bool).unwrap_or(server.auto_approve),
         was: Value::Object(made_from.clone()).to_string(),
         is_http,
@@ -153,7 +145,7 @@ pub(super) async fn show(
 }
 
 /// Returns the names of the values that somebody else changed.
-fn changed_by_others(before: &Map<String, Value>, own: &Map<String, Value>) -> Vec<String> {
+fn changed_by_others(FormValues { before, now: own, .. }: &FormValues<'_>) -> Vec<String> {
     let gone = before.keys().filter(|name| !own.contains_key(*name));
     // a form says which values it was made from, and no other name is repeated
     let limits: Vec<String> = OWN_LIMITS.iter().map(|(name, _)| name_of_limit(name)).collect();
