@@ -7,7 +7,7 @@
  *   - a page that answers a form gets the address that it names as its own (rel=canonical), so that loading it again sends nothing,
  *   - comments that were typed on other requests are kept over a decision about one,
  *   - what was typed into a form with data-keep is in it again after a login that the end of the session made necessary,
- *   - exact times say what time it is then at the visitor's place, where that is not UTC,
+ *   - exact times in hover texts, and those with data-exact, have the visitor's local time beside UTC; times within sentences are UTC alone,
  *   - j and k move between permission requests, a and d from a request to its buttons. A button is pressed as any other.
  * A part is asked for at most every 2 s, never while the page is hidden or paused, and less often after errors. Nothing is asked any
  * more once the session has ended. What comes is the same page, written by the server's templates; it is read without running
