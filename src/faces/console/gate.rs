@@ -168,7 +168,7 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
     let is_here = path == LOGOUT || of_tenant == chosen_tenant(session.as_ref());
     let is_form = |secret: &CookieSecret| secret.is_form_token(token) && is_here;
     if is_change && !WITHOUT_FORM.contains(&path) && !secret.as_ref().is_some_and(is_form) {
-        return Err(forbidden("This form is not of your session any more: load its page again.").into());
+        return Err(page::form_lost(page_of_form(faces, headers, host).as_deref(), id).into());
     }
     if let (Some(session), Some(peer)) = (&session, &peer)
         && !faces.connections.authenticated(&peer.connection, &session.caller)

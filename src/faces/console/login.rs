@@ -33,6 +33,8 @@ struct LoginPage<'a> {
     failure: Option<&'a str>,
     /// Identity provider whose login is offered; `None` without one.
     provider: Option<ProviderLink>,
+    /// True if a form led here that did nothing: the script keeps what was typed into it.
+    is_form_lost: bool,
     /// Page to return to.
     return_to: &'a str,
 }
@@ -41,7 +43,8 @@ fn form(faces: &Faces, status: StatusCode, failure: Option<&str>, return_to: &st
     let provider = faces.gateway.tenants.offered_login();
     let provider =
         provider.map(|name| ProviderLink { name, href: return_to::with_return(PROVIDER, return_to) });
-    page::render(status, &LoginPage { failure, provider, return_to })
+    let is_form_lost = failure == Some(FORM_LOST);
+    page::render(status, &LoginPage { failure, provider, is_form_lost, return_to })
 }
 
 /// Returns the page to return to that a query or a form names, or the first page.

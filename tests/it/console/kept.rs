@@ -1,16 +1,16 @@
-//! Forms that come after the end of their session, in a real browser: what was typed comes back after the login.
+//! Forms that come after the end of their session, in a real browser: what was typed comes back in the next one of the same visitor.
 
 use serde_json::{Value, json};
 use sqlx::Executor;
 
 use super::live::{browser, shows};
 use super::permissions::{asked, asking, path_of};
-use crate::support::{Api, Browser, Stage, Tenant, Tool, Upstream, Visitor, upstream};
+use crate::support::{Api, Browser, SESSION, Stage, Tenant, Tool, Upstream, Visitor, upstream};
 
 /// Notices on a page.
 const NOTICES: &str =
     "[...document.querySelectorAll('p.notice[role=status]')].map(notice => notice.textContent).join()";
-const FILLED: &str = "What you typed before the login is in the form again; nothing was sent.";
+const FILLED: &str = "What you typed before is in the form again; nothing was sent.";
 const WITHOUT_SECRETS: &str = " Fields that may hold secrets are empty.";
 /// Text that the script keeps in the tab.
 const STORED: &str = "sessionStorage.getItem('mcpproxy-form') ?? ''";
@@ -89,6 +89,12 @@ impl Desk {
         self.press(button).await;
         let page = self.browser.evaluate("location.pathname").await;
         assert_eq!(page, "/console/login", "{path}");
+    }
+
+    /// Begins another session of the same browser, as in another tab.
+    async fn log_in_elsewhere(&mut self, key: &Api) {
+        let visitor = Visitor::with_key(&self.stage.gateway, key).await;
+        self.browser.set_cookie(&visitor.base, SESSION, &visitor.cookie(SESSION).unwrap()).await;
     }
 
     async fn rules(&self) -> Value {
@@ -219,6 +225,57 @@ async fn a_page_that_is_logged_out_keeps_its_form_too() {
         (desk.value("#p-rules").await, desk.browser.evaluate(NOTICES).await),
         (json!("- id: mine"), json!(FILLED))
     );
+    desk.browser.close().await;
+}
+
+#[tokio::test]
+async fn a_form_of_an_earlier_session_leads_back_to_its_page() {
+    let mut desk = Desk::start().await;
+    let (admin, stranger) = (desk.admin.clone(), desk.tenant.admin().await);
+    let title = "document.querySelector('h1').textContent";
+    for (key, is_same) in [(&stranger, false), (&admin, true)] {
+        desk.log_in_elsewhere(&admin).await;
+        desk.open("/console/policy").await;
+        desk.fill("#p-rules", RULES).await;
+        desk.log_in_elsewhere(key).await;
+        desk.press(SAVE).await;
+        assert_eq!(desk.browser.evaluate(title).await, "Not allowed");
+        assert_eq!(desk.browser.audit().await, Vec::<String>::new());
+        desk.browser.allow_scripts().await;
+        desk.press("main a").await;
+        assert_eq!(desk.browser.evaluate("location.pathname").await, "/console/policy");
+        assert_eq!(desk.value("#p-rules").await == RULES, is_same);
+        let notice = if is_same { FILLED } else { "" };
+        assert_eq!(desk.browser.evaluate(NOTICES).await, notice);
+        assert_eq!(desk.browser.evaluate(STORED).await, "");
+        assert_eq!(desk.rules().await, json!([]), "nothing is sent by itself");
+    }
+    desk.press(SAVE).await;
+    assert_eq!(desk.rules().await[0]["id"], "mine");
+    desk.browser.close().await;
+}
+
+#[tokio::test]
+async fn what_was_typed_in_one_tenant_is_not_in_the_forms_of_another() {
+    let mut desk = Desk::start().await;
+    desk.stage.tenant("other").await;
+    desk.log_in_elsewhere(&desk.stage.platform()).await;
+    let url = desk.url.clone();
+    for (tenant, is_same) in [("other", false), ("acme", true)] {
+        desk.browser.set_cookie(&url, "__Host-mcpproxy-tenant", "acme").await;
+        desk.open("/console/policy").await;
+        desk.fill("#p-rules", RULES).await;
+        desk.browser.set_cookie(&url, "__Host-mcpproxy-tenant", tenant).await;
+        if is_same {
+            desk.log_in_elsewhere(&desk.stage.platform()).await;
+        }
+        desk.press(SAVE).await;
+        desk.press("main a").await;
+        let who = desk.browser.evaluate("document.querySelector('.who').textContent").await;
+        assert!(who.as_str().unwrap().ends_with(&format!(" in {tenant}")), "{who}");
+        assert_eq!(desk.value("#p-rules").await == RULES, is_same, "{tenant}");
+        assert_eq!(desk.browser.evaluate(STORED).await, "", "{tenant}");
+    }
     desk.browser.close().await;
 }
 

@@ -6,7 +6,8 @@
  *   - a part with data-again-s in it is asked for again after so many seconds,
  *   - a page that answers a form gets the address that it names as its own (rel=canonical), so that loading it again sends nothing,
  *   - comments that were typed on other requests are kept over a decision about one,
- *   - what was typed into a form with data-keep is in it again after a login that the end of the session made necessary,
+ *   - what was typed into a form with data-keep is in it again after the end of its session: the server marks the pages that say that
+ *     nothing was done (data-form-lost),
  *   - exact times in hover texts, and those with data-exact, have the visitor's local time beside UTC; times within sentences are UTC alone,
  *   - j and k move between permission requests, a and d from a request to its buttons. A button is pressed as any other.
  * A part is asked for at most every 2 s, never while the page is hidden or paused, and less often after errors. Nothing is asked any
@@ -55,8 +56,8 @@
   };
   const kept = stored();
   if (!nav) {
-    // the login; only it knows that nothing was done
-    const isLost = kept?.isLost || new URLSearchParams(location.search).has('form_lost');
+    // the login, or the page about a form of an earlier session: only these know that nothing was done
+    const isLost = kept?.isLost || document.querySelector('[data-form-lost]') !== null;
     store(kept && isLost ? { ...kept, isLost } : null);
     return;
   }
@@ -74,7 +75,7 @@
     notice.className = 'notice';
     notice.setAttribute('role', 'status');
     document.querySelector('main').prepend(notice);
-    notice.textContent = 'What you typed before the login is in the form again; nothing was sent.';
+    notice.textContent = 'What you typed before is in the form again; nothing was sent.';
     const secret = mine.querySelector('[data-keep="no"]:not([type="hidden"])');
     if (secret) notice.textContent += ' Fields that may hold secrets are empty.';
   }
