@@ -19,6 +19,9 @@ const SAVE: &str = "form[data-keep] button:not([formaction])";
 
 /// Rules that nobody else has.
 const RULES: &str = r#"[{"id": "mine", "effect": "deny", "match": {"tool": "zoo:*"}}]"#;
+/// What the line at the top of a page says, and its link.
+const SAID: &str = "document.querySelector('p.live [role=status]').textContent";
+const LOAD_AGAIN: &str = "document.querySelector('p.live a').click()";
 
 /// A tenant with a server whose tool takes a password, and a request that waits; an admin in a browser.
 struct Desk {
@@ -213,18 +216,50 @@ async fn a_form_that_is_filled_in_again_overwrites_no_later_change() {
 #[tokio::test]
 async fn a_page_that_is_logged_out_keeps_its_form_too() {
     let mut desk = Desk::start().await;
-    desk.open("/console/policy").await;
-    desk.browser.fill("#p-rules", "- id: mine").await;
-    desk.end_session().await;
-    let said = "document.querySelector('p.live [role=status]').textContent";
-    shows(&mut desk.browser, said, json!("Logged out: log in again.")).await;
-    desk.browser.follow("document.querySelector('p.live a').click()").await;
     let admin = desk.admin.clone();
-    desk.log_in(&admin).await;
-    assert_eq!(
-        (desk.value("#p-rules").await, desk.browser.evaluate(NOTICES).await),
-        (json!("- id: mine"), json!(FILLED))
-    );
+    for (field, text, is_sent) in
+        [("#p-rules", "- id: mine", false), ("#p-mode", "observe", false), ("#p-rules", "- id: mine", true)]
+    {
+        desk.open("/console/policy").await;
+        desk.fill(field, text).await;
+        if is_sent {
+            // what the answer to a form has in its fields is what was typed before
+            desk.press(SAVE).await;
+            assert_eq!(desk.value(field).await, text);
+        }
+        desk.end_session().await;
+        shows(&mut desk.browser, SAID, json!("Logged out: log in again.")).await;
+        desk.browser.follow(LOAD_AGAIN).await;
+        desk.log_in(&admin).await;
+        assert_eq!(
+            (desk.value(field).await, desk.browser.evaluate(NOTICES).await),
+            (json!(text), json!(FILLED)),
+            "{field}, sent before: {is_sent}"
+        );
+    }
+    desk.browser.close().await;
+}
+
+#[tokio::test]
+async fn a_page_of_an_earlier_session_keeps_its_form_for_the_same_person() {
+    let mut desk = Desk::start().await;
+    let (admin, stranger) = (desk.admin.clone(), desk.tenant.admin().await);
+    let agent = desk.tenant.agent().await;
+    let comment = format!("#c-{}", desk.request);
+    for (n, key, says, text, notice) in [
+        (2, &admin, "You have logged in anew.", "not today", FILLED),
+        (3, &stranger, "Somebody else is logged in, or another tenant is chosen.", "", ""),
+    ] {
+        desk.open("/console/permissions").await;
+        desk.fill(&comment, "not today").await;
+        desk.log_in_elsewhere(key).await;
+        asked(&agent, &json!({"n": n})).await;
+        shows(&mut desk.browser, SAID, json!(says)).await;
+        desk.browser.follow(LOAD_AGAIN).await;
+        assert_eq!(desk.value(&comment).await, text, "{says}");
+        assert_eq!(desk.browser.evaluate(NOTICES).await, notice, "{says}");
+        assert_eq!(desk.browser.evaluate(STORED).await, "", "{says}");
+    }
     desk.browser.close().await;
 }
 

@@ -85,6 +85,13 @@
     else store(null);
   });
 
+  // form that was last filled in: after a login, by the answer to what it sent, or since then
+  const sendsHere = (sender) => new URL(sender.formAction ?? sender.action).pathname === location.pathname;
+  let filled = mine || keepers().find((form) => [form, ...form.querySelectorAll('[formaction]')].some(sendsHere));
+  document.addEventListener('input', (event) => {
+    filled = event.target.closest('form[data-keep]') ?? filled;
+  });
+
   // of the session and its tenant: another one's forms are never put into this page
   const session = (page) => page.querySelector('header input[name="csrf"]')?.value;
   const own = session(document);
@@ -131,9 +138,7 @@
     again.href = location.href;
     again.textContent = 'Load it again';
     again.addEventListener('click', () => {
-      const typed = (field) => field.matches('input, textarea') && field.value !== field.defaultValue;
-      const form = text === LOGGED_OUT && keepers().find((form) => fieldsOf(form).some(typed));
-      if (form) keep(form, true);
+      if (filled) keep(filled, true);
     });
     line.replaceChildren(said, ' ', again);
     line.classList.add('failure');
@@ -251,7 +256,8 @@
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
     const now = page.querySelector(`[data-live="${kind}"]`);
     if (session(page) !== own) {
-      return stop('Somebody else is logged in, or another tenant is chosen.');
+      const isSame = page.querySelector('header')?.dataset.whose === whose;
+      return stop(isSame ? 'You have logged in anew.' : 'Somebody else is logged in, or another tenant is chosen.');
     }
     if (!now) return stop('This page has changed.');
     localise(now);
