@@ -5,7 +5,7 @@
  *     says so (server-sent events, /console/events), "overview" every 15 s,
  *   - a part with data-again-s in it is asked for again after so many seconds,
  *   - a page that answers a form gets the address that it names as its own (rel=canonical), so that loading it again sends nothing,
- *   - comments that were typed on other requests are kept over a decision about one,
+ *   - comments that were typed on other requests are kept over a decision about one, and over a login,
  *   - what was typed into a form with data-keep is in it again after the end of its session: the server marks the pages that say that
  *     nothing was done (data-form-lost),
  *   - exact times in hover texts, and those with data-exact, have the visitor's local time beside UTC; times within sentences are UTC alone,
@@ -27,41 +27,43 @@
 
   /* what was typed when the session ended: it stays in this tab over the login, for the same visitor in the same tenant alone */
   const FORM = 'mcpproxy-form';
-  const FORM_CHARS_MAX = 65536;
+  const DRAFTS = 'mcpproxy-comments';
+  const STORED_CHARS_MAX = 1048576; // UTF-16 units of JSON: more than the largest form has that the gateway takes
   const whose = nav?.parentElement.dataset.whose;
   const keepers = () => [...document.querySelectorAll('form[data-keep]')];
   const KEPT = ':is(input, select, textarea):not([type="password"], [name="csrf"], [data-keep="no"])';
   const fieldsOf = (form) => [...form.elements].filter((field) => field.matches(KEPT));
   // forms about several tools have the same action
   const idOf = (form) => `${form.getAttribute('action')} ${form.elements.namedItem('tool')?.value ?? ''}`;
-  const store = (entry) => {
+  const store = (name, entry) => {
     try {
-      sessionStorage.removeItem(FORM);
+      sessionStorage.removeItem(name);
       const text = JSON.stringify(entry);
-      if (entry && text.length <= FORM_CHARS_MAX) sessionStorage.setItem(FORM, text);
+      if (entry && text.length <= STORED_CHARS_MAX) sessionStorage.setItem(name, text);
     } catch {
       // a browser that keeps nothing
     }
   };
-  const stored = () => {
+  const stored = (name) => {
     try {
-      return JSON.parse(sessionStorage.getItem(FORM));
+      return JSON.parse(sessionStorage.getItem(name));
     } catch {
       return null;
     }
   };
   const keep = (form, isLost) => {
     const values = Object.fromEntries(fieldsOf(form).map((field) => [field.name, field.value]));
-    store({ whose, form: idOf(form), values, isLost });
+    store(FORM, { whose, form: idOf(form), values, isLost });
   };
-  const kept = stored();
+  const kept = stored(FORM);
   if (!nav) {
     // the login, or the page about a form of an earlier session: only these know that nothing was done
     const isLost = kept?.isLost || document.querySelector('[data-form-lost]') !== null;
-    store(kept && isLost ? { ...kept, isLost } : null);
+    store(FORM, kept && isLost ? { ...kept, isLost } : null);
     return;
   }
-  store(null);
+  store(FORM, null);
+  if (stored(DRAFTS)?.whose !== whose) store(DRAFTS, null);
   const mine = kept?.isLost && kept.whose === whose && keepers().find((form) => idOf(form) === kept.form);
   if (mine) {
     for (const field of fieldsOf(mine).filter((field) => Object.hasOwn(kept.values, field.name))) {
@@ -82,9 +84,9 @@
   document.addEventListener('submit', (event) => {
     if (event.defaultPrevented) return;
     if (event.target.matches('form[data-keep]')) keep(event.target, false);
-    else store(null);
+    else store(FORM, null);
+    if (event.target.closest('header')) store(DRAFTS, null); // a logout
   });
-
   // form that was last filled in: after a login, by the answer to what it sent, or since then
   const sendsHere = (sender) => new URL(sender.formAction ?? sender.action).pathname === location.pathname;
   let filled = mine || keepers().find((form) => [form, ...form.querySelectorAll('[formaction]')].some(sendsHere));
@@ -139,6 +141,7 @@
     again.textContent = 'Load it again';
     again.addEventListener('click', () => {
       if (filled) keep(filled, true);
+      keepDrafts(filled);
     });
     line.replaceChildren(said, ' ', again);
     line.classList.add('failure');
@@ -294,25 +297,18 @@
   };
   schedule();
 
-  /* comments on other requests outlive a decision about one */
-  const DRAFTS = 'mcpproxy-comments';
+  /* comments on other requests outlive a decision about one, and a login */
   const comments = () => [...document.querySelectorAll('article.card input[name="comment"]')];
+  const keepDrafts = (form) => {
+    if (kind !== 'permissions') return;
+    const others = comments().filter((field) => field.value && field.form !== form);
+    store(DRAFTS, { whose, drafts: Object.fromEntries(others.map((field) => [field.id, field.value])) });
+  };
   if (kind === 'permissions') {
-    const whose = own?.slice(0, 8); // of the session, and nothing that opens it
-    try {
-      const [kept, drafts] = JSON.parse(sessionStorage.getItem(DRAFTS) ?? '[]');
-      for (const field of comments()) if (kept === whose && drafts[field.id]) field.value = drafts[field.id];
-    } catch {
-      // nothing is kept
-    }
+    const drafts = stored(DRAFTS)?.drafts ?? {};
+    for (const field of comments()) if (drafts[field.id]) field.value = drafts[field.id];
     document.addEventListener('submit', (event) => {
-      const others = comments().filter((field) => field.value && !event.target.contains(field));
-      const drafts = Object.fromEntries(others.map((field) => [field.id, field.value]));
-      try {
-        sessionStorage.setItem(DRAFTS, JSON.stringify([whose, drafts]));
-      } catch {
-        // a browser that keeps nothing
-      }
+      if (!event.target.closest('header')) keepDrafts(event.target);
     });
   }
 
