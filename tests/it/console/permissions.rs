@@ -228,7 +228,7 @@ async fn roles_see_and_decide_as_over_the_api() {
     let page = visitor.get(&path_of(&own)).await.text;
     assert!(page.contains("You cannot allow this: nobody allows their own call here"), "{page}");
     assert!(page.contains("You may not: see above."), "{page}");
-    assert!(page.contains("for 30 s refuses calls that ask"), "{page}");
+    assert!(page.contains("For 30 s calls that ask"), "{page}");
     assert!(
         offers(&page).contains(&"reject_once".to_owned())
             && !offers(&page).contains(&"allow_once".to_owned())

@@ -258,7 +258,9 @@ async fn requests_are_filtered_by_tool_owner_and_risk() {
         assert_eq!(page.text.contains("<details open>"), !query.is_empty(), "{query}");
     }
     // a decision leads back to the same ones
-    let done = visitor.post(&decision_of(&ours), &[("decision", "reject_once"), ("owner", "robot"), ("risk", "")]).await;
+    let done = visitor
+        .post(&decision_of(&ours), &[("decision", "reject_once"), ("owner", "robot"), ("risk", "")])
+        .await;
     assert_eq!(done.header("location"), format!("/console/permissions?decided={ours}&owner=robot"));
     let page = visitor.get(done.header("location")).await.text;
     assert!(page.contains("No request matches") && !page.contains(&path_of(&others)), "{page}");

@@ -86,15 +86,18 @@ impl DecidedNotice {
     }
 }
 
-/// Returns the consequence of a decision about the call alone, beside a remembered one that allows its tool.
+/// Returns the consequence of a decision about the call alone: of a refusal, beside a remembered decision that allows its tool.
 async fn once(visit: &PageVisit, view: &ConsentView) -> String {
-    let grants = match view.row.state == ConsentState::Denied {
-        true => grants::load(visit, Some(view)).await.map(|(grants, _)| grants).unwrap_or_default(),
-        false => Vec::new(),
-    };
-    let lines = grants.iter().map(|grant| grants::line(visit, grant, None));
-    let allows = lines.into_iter().find(|grant| grant.allows(view));
-    allows.map_or_else(|| meaning(visit, view), |grant| super::beside_grant(visit, view, &grant))
+    if view.row.state != ConsentState::Denied {
+        return meaning(visit, view);
+    }
+    let grants = grants::load(visit, Some(view)).await.map(|(grants, _)| grants).unwrap_or_default();
+    let allows = grants.iter().map(|grant| grants::line(visit, grant, None)).find(|grant| grant.allows(view));
+    // short: what is to be decided next is below
+    allows.map_or_else(
+        || view.meaning(|at| Moment::new(at, visit.now()).exact()),
+        |grant| super::beside_grant(visit, view, &grant),
+    )
 }
 
 /// Returns the consequence of the end of a turn, with the number of other requests that ended with it, where it can be read now.
