@@ -3,7 +3,7 @@
 use serde_json::{Map, json};
 
 use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden};
-use crate::support::{Stage, Tool, Upstream, Visitor, upstream};
+use crate::support::{Browser, SESSION, Stage, Tool, Upstream, Visitor, upstream};
 
 #[tokio::test]
 async fn a_form_that_adds_a_server_keeps_what_was_typed() {
@@ -209,6 +209,48 @@ async fn a_file_that_cannot_be_read_is_kept() {
         assert_harmless(&page.text);
         assert!(page.text.contains(&escaped(text)), "{text}: {page:?}");
     }
+}
+
+#[tokio::test]
+async fn a_fault_of_a_file_is_in_view_and_answers_have_addresses() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    for n in 0..30 {
+        let body = json!({"name": format!("s{n:02}"), "kind": "http", "url": "http://127.0.0.1:1/mcp", "enabled": false});
+        tenant.platform.post("/api/v1/servers", &body).await.expect(201);
+    }
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let mut browser = Browser::start().await;
+    browser.allow_scripts().await;
+    browser.set_cookie(&visitor.base, SESSION, &visitor.cookie(SESSION).unwrap()).await;
+    let send = "document.querySelector('form[action*=import] button').click()";
+    let type_in = |text: &str| format!("document.querySelector('#s-file').value = {}", json!(text));
+    let seen = "(() => { const at = document.querySelector('#import-fault').getBoundingClientRect();
+        return at.top >= 0 && at.bottom <= innerHeight; })()";
+    let place = "location.pathname + location.search + location.hash";
+    for width in [1280, 390] {
+        browser.resize(width).await;
+        for text in ["", "{"] {
+            browser.open(&format!("{}/console/servers", visitor.base)).await;
+            browser.evaluate(&type_in(text)).await;
+            browser.follow(send).await;
+            assert_eq!(browser.evaluate(place).await, json!("/console/servers#import"), "{width}");
+            assert_eq!(browser.evaluate(seen).await, json!(true), "{width}: {text}");
+        }
+    }
+    browser.evaluate(&type_in("{\"mcpServers\": {\"s00\": {\"url\": \"http://127.0.0.1:1/mcp\"}}}")).await;
+    browser.follow(send).await;
+    assert_eq!(browser.evaluate(place).await, json!("/console/servers"));
+    assert_eq!(browser.evaluate("document.querySelector('h1').textContent").await, json!("Import"));
+    browser.close().await;
+    // without a script the address is that of the form; it leads to the list, unless a server has the name
+    for path in ["/console/servers/import", "/console/servers/create"] {
+        let page = visitor.get(path).await;
+        assert_eq!((page.status, page.header("location")), (303, "/console/servers"), "{path}");
+    }
+    let body = json!({"name": "import", "kind": "http", "url": "http://127.0.0.1:1/mcp", "enabled": false});
+    tenant.platform.post("/api/v1/servers", &body).await.expect(201);
+    visitor.get("/console/servers/import").await.expect(200);
 }
 
 /// The form of an override on a page.

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::extract::Path;
-use axum::response::Response;
+use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
 use uuid::Uuid;
 
@@ -27,6 +27,8 @@ use crate::store::ConnectionRow;
 /// Parameters of the page.
 const PARAMS: ParamNames = &["tool", "cursor", "limit", DONE];
 /// Longest description in the list, in characters.
+/// Last parts of the paths to which the forms of the list are sent.
+const FORMS: [&str; 2] = ["create", "import"];
 const DESCRIPTION_CHARS_MAX: usize = 300;
 /// Most logins that are shown.
 const CONNECTIONS_MAX: usize = 100;
@@ -127,9 +129,15 @@ struct ServerPage {
     next: Option<String>,
 }
 
-/// Shows the page of a server, or of the tool that the address names.
+/// Shows the page of a server, or of the tool that the address names. The path of a form of the list leads to the list, unless a server
+/// has that name.
 pub(in crate::faces::console) async fn show(Path(name): Path<String>, visit: PageVisit) -> Response {
-    let page = server(&visit, &name).await;
+    let page = match server(&visit, &name).await {
+        Err(GatewayError::NotFound("server")) if FORMS.contains(&name.as_str()) => {
+            return Redirect::to(Section::Servers.href()).into_response();
+        }
+        page => page,
+    };
     let known = Some(name.as_str()).filter(|name| is_name(name));
     visit.answer_read(("servers.inspect", known), Section::Servers, page)
 }
