@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::act::{VisitorAct, perform};
 use super::moment::Moment;
 use super::nav::{Nav, Section};
-use super::page_visit::PageVisit;
+use super::page_visit::{PageVisit, status_of};
+use super::servers::FormNotice;
 use super::text::{LongText, indented, short};
 use crate::domain::id::{IdentityId, KeyId};
 use crate::domain::tenant::Action;
@@ -25,6 +26,9 @@ const LIST_MEMORY_BYTES: usize = 256 * 1024;
 const RULES_MEMORY_BYTES: usize = 2 * 1024 * 1024;
 /// Longest text in a column, in characters.
 const COLUMN_CHARS_MAX: usize = 80;
+
+/// Most issuers to choose from; of more, the name is typed.
+const ISSUERS_MAX: usize = 100;
 
 /// Person in the list.
 struct PersonLine {
@@ -43,12 +47,26 @@ struct PersonLine {
     is_own: bool,
 }
 
+/// Issuer to choose.
+struct IssuerOption {
+    name: String,
+    is_chosen: bool,
+}
+
 #[derive(Template)]
 #[template(path = "people.html", config = "src/faces/console/askama.toml")]
 struct PeoplePage {
     nav: Nav,
     csrf: String,
     people: Vec<PersonLine>,
+    /// Fault of the form that blocks somebody; `None` without one.
+    again: Option<FormNotice>,
+    /// Issuers to choose from; none where the name is typed.
+    issuers: Vec<IssuerOption>,
+    /// Issuer that was typed; empty in an empty form.
+    issuer: String,
+    /// Subject that was typed; empty in an empty form.
+    subject: String,
     /// Link to the next page; `None` if there is none.
     next: Option<String>,
 }
@@ -64,10 +82,13 @@ struct IdentityRulesPage {
 
 /// Shows the list.
 pub(super) async fn list(visit: PageVisit) -> Response {
-    visit.answer_sensitive("identities.list", Section::People, |visit| Box::pin(people(visit))).await
+    visit.answer_sensitive("identities.list", Section::People, |visit| Box::pin(people(visit, None))).await
 }
 
-async fn people(visit: &PageVisit) -> Result<Response, GatewayError> {
+async fn people(
+    visit: &PageVisit,
+    fault: Option<(StatusCode, FormNotice)>,
+) -> Result<Response, GatewayError> {
     visit.caller().authorise(Action::ManageKeys)?;
     visit.needs_tenant()?;
     let page = Params::of(&visit.given(PAGE)?, PAGE)?.page()?;
@@ -75,14 +96,34 @@ async fn people(visit: &PageVisit) -> Result<Response, GatewayError> {
     visit.expect(LIST_MEMORY_BYTES).await?;
     let found = visit.gateway().tenants.list_identities(visit.caller(), after, page.fetch()).await?;
     let (shown, next) = page.split(&found, |(person, _)| person.id.to_string());
+    let typed = |name| if fault.is_some() { visit.field(name).trim().to_owned() } else { String::new() };
+    let (issuer, subject) = (typed("issuer"), typed("subject"));
+    let issuers = issuers(visit.gateway().tenants.issuer_names(visit.caller())?, &issuer);
+    let (status, again) = fault.unzip();
     let nav = visit.nav(Section::People);
     let page = PeoplePage {
         csrf: nav.csrf.clone(),
         nav,
         people: shown.iter().map(|person| line(visit, person)).collect(),
+        again,
+        issuers,
+        issuer,
+        subject,
         next: next.map(|cursor| format!("{}?limit={}&cursor={cursor}", Section::People.href(), page.limit)),
     };
-    visit.show(StatusCode::OK, &page).await
+    visit.show(status.unwrap_or(StatusCode::OK), &page).await
+}
+
+/// Returns the issuers to choose from, with the one that was typed, whether or not the tenant has it; none where there are no others, or
+/// too many.
+fn issuers(mut names: Vec<String>, typed: &str) -> Vec<IssuerOption> {
+    if names.is_empty() || names.len() > ISSUERS_MAX {
+        return Vec::new();
+    }
+    if !typed.is_empty() && !names.iter().any(|name| name == typed) {
+        names.push(typed.to_owned());
+    }
+    names.into_iter().map(|name| IssuerOption { is_chosen: name == typed, name }).collect()
 }
 
 fn line(visit: &PageVisit, (person, issuer): &(Identity, String)) -> PersonLine {
@@ -150,10 +191,22 @@ async fn set_blocked(visit: &PageVisit, id: &str, blocks: bool) -> Result<(), Ga
     perform(visit, act, work).await
 }
 
-/// Blocks a person by issuer and subject, and shows the list.
+/// Blocks a person by issuer and subject, and shows the list. A form with a fault is shown again, with what was typed.
 pub(super) async fn block_subject(visit: PageVisit) -> Response {
-    let done = subject_blocked(&visit).await;
-    visit.answer_act(Section::People, Section::People.href(), done)
+    let error = match subject_blocked(&visit).await {
+        // the form is sent to its own place on the page
+        Ok(()) => return visit.answer_act(Section::People, "/console/people#top", Ok(())),
+        Err(error @ (GatewayError::Invalid { .. } | GatewayError::NotFound("issuer"))) => error,
+        Err(error) => return visit.failed(Section::People, &error),
+    };
+    let mut notice = FormNotice::of(&visit, &error);
+    if matches!(error, GatewayError::NotFound(_)) {
+        notice.says = format!("No issuer of this tenant is named '{}'.", visit.field("issuer").trim());
+    }
+    let fault = Some((status_of(&error).0, notice));
+    visit
+        .answer_sensitive("identities.list", Section::People, move |visit| Box::pin(people(visit, fault)))
+        .await
 }
 
 async fn subject_blocked(visit: &PageVisit) -> Result<(), GatewayError> {

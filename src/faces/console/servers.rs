@@ -16,6 +16,7 @@ mod tool;
 mod verbs;
 
 pub(super) use self::acts::{on_list, on_named_tool, on_server, on_tool};
+pub(super) use self::fields::FormNotice;
 pub(super) use self::one::show;
 pub(super) use self::part::show as show_part;
 
@@ -28,7 +29,6 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 use url::form_urlencoded::Serializer;
 
 use self::add::TypedServer;
-use self::fields::FormNotice;
 use super::done::{DONE, notice};
 use super::moment::Moment;
 use super::nav::{Nav, Section};
@@ -101,7 +101,7 @@ fn href_of(name: &str) -> String {
 }
 
 /// Returns the link to a page of one tool.
-fn href_of_tool(server: &str, tool: &str) -> String {
+pub(super) fn href_of_tool(server: &str, tool: &str) -> String {
     let mut query = Serializer::new(String::new());
     query.append_pair("tool", tool);
     format!("{}?{}", href_of(server), query.finish())

@@ -50,6 +50,22 @@ async fn a_person_is_blocked_and_the_session_ends() {
     ] {
         admin.post(path, &fields).await.expect(status);
     }
+    // the form comes again, with what was typed and the fault beside it
+    let page = admin.get("/console/people").await.text;
+    assert!(page.contains("<option value=\"corp\">corp</option>"), "{page}");
+    let refused = admin.post("/console/identities/block", &[("issuer", "none"), ("subject", "x y")]).await;
+    refused.expect(404);
+    assert_harmless(&refused.text);
+    let form = refused.text.split("<h2 id=\"block\">").nth(1).unwrap();
+    for part in [
+        "No issuer of this tenant is named &#39;none&#39;.",
+        "Nothing was changed.",
+        "<option value=\"none\" selected>",
+        "<option value=\"corp\">",
+        "value=\"x y\"",
+    ] {
+        assert!(form.contains(part), "{part}: {form}");
+    }
     for fields in [vec![], vec![("issuer", "corp")], vec![("issuer", " "), ("subject", "x")]] {
         let refused = admin.post("/console/identities/block", &fields).await;
         refused.expect(400);

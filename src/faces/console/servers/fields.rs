@@ -67,20 +67,20 @@ pub(super) fn limits(visit: &PageVisit) -> Result<Map<String, Value>, GatewayErr
 }
 
 /// Fault of a form that is shown again, with what was typed.
-pub(super) struct FormNotice {
+pub(in crate::faces::console) struct FormNotice {
     /// Sentence about the fault.
-    pub(super) says: String,
+    pub(in crate::faces::console) says: String,
     /// Next step; empty where the fault names it.
-    pub(super) next_step: &'static str,
+    pub(in crate::faces::console) next_step: &'static str,
     /// Names of what somebody else changed meanwhile; `None` unless somebody did.
-    pub(super) changed: Option<Vec<String>>,
+    pub(in crate::faces::console) changed: Option<Vec<String>>,
     /// Beginning of the sentence about what is not shown again; `None` if all is.
-    pub(super) left_out: Option<&'static str>,
+    pub(in crate::faces::console) left_out: Option<&'static str>,
 }
 
 impl FormNotice {
     /// Creates the notice about a fault of the form that was sent.
-    pub(super) fn of(visit: &PageVisit, error: &GatewayError) -> FormNotice {
+    pub(in crate::faces::console) fn of(visit: &PageVisit, error: &GatewayError) -> FormNotice {
         let (says, next_step) = match error {
             GatewayError::Invalid { field: Some(field), message } => {
                 let foreign = field_of_other_kind(visit.field("kind"), field, text(visit, field).is_some());

@@ -28,6 +28,17 @@ impl Tenants {
         Ok(rows.into_iter().map(|row| self.with_issuer(tenant, row)).collect())
     }
 
+    /// Returns the names of the issuers whose people may be the tenant's, in order.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, or [`GatewayError::Invalid`] without a tenant.
+    pub fn issuer_names(&self, caller: &Caller) -> Result<Vec<String>, GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let mut names: Vec<String> = self.issuers_of(caller.tenant()?.id).into_values().collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
     /// Blocks a person, or ends a block, within a second on every replica. A block also refuses all tokens that were issued before.
     ///
     /// # Errors
