@@ -27,6 +27,7 @@ use super::nav::{Nav, Section};
 use super::page_visit::{PageVisit, status_of};
 use super::text::{LongText, indented, short};
 use crate::domain::policy::{PolicyMode, RuleSet};
+use crate::domain::settings;
 use crate::domain::tenant::Action;
 use crate::faces::query::cursor::{DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
 use crate::faces::query::params::{ParamNames, Params};
@@ -43,6 +44,8 @@ const VERSIONS_MAX: usize = 20;
 /// Beginning of the sentence about rules that the mode `observe` leaves without effect.
 const OBSERVES: &str =
     "In mode observe rules ask about and deny nothing, unless they have \"enforced\": true;";
+/// Setting that the mode is.
+const MODE: &str = "policy_mode";
 /// Longest name or owner of a key in the list, in characters.
 const NAME_CHARS_MAX: usize = 60;
 
@@ -72,6 +75,10 @@ struct PolicyPage {
     done: Option<String>,
     version: i64,
     mode: &'static str,
+    /// Meaning of the setting that the mode is.
+    mode_about: &'static str,
+    /// Modes, each with its meaning.
+    modes: Vec<(&'static str, &'static str)>,
     warnings: Vec<String>,
     /// Rules in force; `None` where the form has them.
     rules: Option<LongText>,
@@ -151,6 +158,10 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
         done: notice(visit, &params),
         version,
         mode: mode.as_str(),
+        mode_about: settings::about(MODE).unwrap_or_default(),
+        modes: PolicyMode::WORDS
+            .map(|word| (word, settings::about_word(MODE, word).unwrap_or_default()))
+            .into(),
         warnings,
         rules: shown.map(|rules| LongText::of(&indented(&rules))),
         editor,

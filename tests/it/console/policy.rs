@@ -39,6 +39,12 @@ async fn rules_are_changed_here_and_a_conflict_shows_both() {
         empty.text.contains("There is no version yet") && empty.text.contains("<dd>observe</dd>"),
         "{empty:?}"
     );
+    for (mode, means) in
+        [("observe", "they run, and the log says"), ("deny_unless_allowed", "they are refused")]
+    {
+        let line = format!("<dt>{mode}</dt><dd class=\"meaning\">{means}");
+        assert!(empty.text.contains(&line), "{line}: {empty:?}");
+    }
     assert_eq!((edited(&empty.text), hidden(&empty.text, "version")), (json!([]), "0".to_owned()));
     let first = json!([{"id": "no-drop", "effect": "deny", "match": {"tool": "pg:drop"}}]);
     let send = async |version: &str, mode: &str, rules: &Value| {

@@ -290,6 +290,15 @@ async fn an_approver_decides_with_a_click() {
     browser.follow("document.querySelector('button[value=allow_once]').click()").await;
     let place = browser.evaluate("location.pathname + location.search").await;
     assert_eq!(place, format!("/console/permissions?decided={}", id.as_str().unwrap()));
+    // the steps of an explanation
+    browser.open(&format!("{}/console/policy", visitor.base)).await;
+    let tool = json!(format!("up:{}", HOSTILE[1]));
+    browser.evaluate(&format!("document.querySelector('#e-tool').value = {tool}")).await;
+    browser.follow("document.querySelector('form[action*=explain] button').click()").await;
+    let steps = "(() => { const table = document.querySelector('[aria-label=Steps]');
+        return [table.scrollWidth <= table.clientWidth, table.querySelectorAll('[data-is=Layer]').length > 0,
+            getComputedStyle(table.querySelector('thead')).display]; })()";
+    assert_eq!(browser.evaluate(steps).await, json!([true, true, "none"]));
     let text = browser.evaluate("document.querySelector('main').innerText").await;
     assert!(text.as_str().unwrap().contains("Allowed once: Run"), "{text}");
     asked().await.ok();
