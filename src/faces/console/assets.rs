@@ -7,15 +7,20 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use sha2::{Digest, Sha256};
 
+use super::page;
+
 /// Files by name: content type and text.
-const FILES: [(&str, &str, &str); 2] = [
+const FILES: [(&str, &str, &str); 3] = [
     (STYLESHEET, "text/css; charset=utf-8", include_str!("static/console.css")),
     (SCRIPT, "text/javascript; charset=utf-8", include_str!("static/console.js")),
+    (ICON, "image/svg+xml", include_str!("static/icon.svg")),
 ];
 /// Name of the style sheet.
 const STYLESHEET: &str = "console.css";
 /// Name of the script.
 const SCRIPT: &str = "console.js";
+/// Name of the icon.
+const ICON: &str = "icon.svg";
 /// Bytes of a digest that name a version.
 const VERSION_BYTES: usize = 8;
 
@@ -36,10 +41,23 @@ pub(in crate::faces) fn script() -> String {
     url_of(SCRIPT)
 }
 
+/// Returns the URL of the icon, another one for each version.
+pub(in crate::faces) fn icon() -> String {
+    url_of(ICON)
+}
+
 fn url_of(name: &str) -> String {
     let mut versions = FILES.iter().zip(VERSIONS.iter());
     let version = versions.find(|((known, ..), _)| *known == name).map_or("", |(_, version)| version);
     format!("/console/static/{name}?v={version}")
+}
+
+/// Answers the request for an icon that browsers make by themselves, such as for an answer that is no page. It needs no session, so
+/// that it is no attempt without a key.
+pub(super) async fn serve_icon(headers: HeaderMap) -> Response {
+    let mut response = serve(Path(ICON.to_owned()), headers).await;
+    page::guard(response.headers_mut(), None);
+    response
 }
 
 /// Answers a request for a file. A browser asks again with the version that it has, and gets nothing if that is still right.

@@ -70,6 +70,8 @@ const NOTICE: &str = "/oauth/backchannel-logout";
 const TENANTS: &str = "/console/tenants";
 /// Path of the stream of hints to open pages.
 const EVENTS: &str = "/console/events";
+/// Path where browsers look for an icon.
+const ICON: &str = "/favicon.ico";
 /// Path of the end of a session.
 const LOGOUT: &str = "/console/logout";
 
@@ -127,6 +129,8 @@ pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
         .route("/console/{*rest}", get(missing).post(missing))
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(Arc::clone(faces), gate::gate))
+        // beyond the gate: the icon is open to everybody
+        .route(ICON, get(assets::serve_icon))
 }
 
 async fn missing(Extension(visit): Extension<Arc<Visit>>) -> axum::response::Response {

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::{SESSION, Stage, Visitor};
+use crate::support::{ADMIN, SESSION, Stage, Visitor};
 
 #[tokio::test]
 async fn a_cookie_opens_nothing_over_mcp() {
@@ -106,4 +106,21 @@ async fn files_are_open_and_asked_for_once() {
     assert_eq!(visitor.send(kept).await.status, 304);
     assert_eq!(visitor.get("/console/static/../login").await.status, 200);
     assert_eq!(visitor.get("/console/static/none.css").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_browser_finds_the_icon_without_a_key() {
+    let stage = Stage::with(&[ADMIN]).await;
+    let visitor = Visitor::of(&stage.gateway);
+    let page = visitor.get("/console/login").await.text;
+    let (_, rest) = page.split_once("rel=\"icon\" type=\"image/svg+xml\" href=\"").expect("an icon");
+    for path in [rest.split('"').next().unwrap(), "/favicon.ico"] {
+        let icon = visitor.get(path).await;
+        icon.expect(200);
+        assert_eq!(icon.header("content-type"), "image/svg+xml", "{path}");
+        assert_eq!(icon.header("x-content-type-options"), "nosniff", "{path}");
+        assert!(icon.text.starts_with("<svg") && icon.text.len() < 500, "{icon:?}");
+    }
+    let refused = stage.gateway.scrape().await.sum("mcpproxy_auth_failures_total", &[]);
+    assert!(refused.abs() < f64::EPSILON, "{refused}");
 }
