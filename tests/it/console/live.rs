@@ -142,7 +142,7 @@ async fn requests_of_another_replica_appear_while_somebody_types() {
     shows(&mut browser, cards, json!(first)).await;
     browser.evaluate("document.querySelector('[name=comment]').focus()").await;
     browser.enter("not today, j").await;
-    browser.evaluate("document.querySelector('article.card form details').open = true").await;
+    browser.evaluate("document.querySelector('article form details').open = true").await;
     let second = asked(&other.ask_as(&agent), &json!({"n": 2})).await;
     shows(&mut browser, cards, json!(format!("{first},{second}"))).await;
     let typed =
@@ -192,12 +192,18 @@ async fn a_list_that_has_just_moved_sends_no_decision() {
     let click = "new MutationObserver((_, watch) => {
         if (document.querySelectorAll('article.card').length < 2) return;
         watch.disconnect();
-        document.querySelector('button[value=allow_once]').click();
+        const button = document.querySelector('button[value=allow_once]');
+        window.opacity = getComputedStyle(button).opacity;
+        button.click();
         window.clicked = true;
     }).observe(document.querySelector('[data-live]'), {childList: true})";
     browser.evaluate(click).await;
     let second = asked(&agent, &json!({"n": 2})).await;
     shows(&mut browser, "window.clicked === true", json!(true)).await;
+    // the button was pale, and is not for long
+    assert_eq!(browser.evaluate("window.opacity").await, json!("0.5"));
+    let opacity = "getComputedStyle(document.querySelector('button[value=allow_once]')).opacity";
+    shows(&mut browser, opacity, json!("1")).await;
     // at the button, wherever the page is scrolled to
     let said = "document.querySelector('form .failure.over')?.textContent.startsWith('The list has just moved') ?? false";
     shows(&mut browser, said, json!(true)).await;

@@ -128,7 +128,7 @@ async fn pages_hold_in_both_themes_at_every_width_and_run_nothing() {
     browser.close().await;
 }
 
-/// Places of the navigation: heights in lines, whether the open section is in sight, and the sections that stay out of sight with the focus.
+/// Places of the navigation: heights in lines, whether the open section and the number of requests are in sight (at 5 places), and the sections that stay out of sight with the focus.
 /// Browsers take a link for seen of which they show a part.
 const NAVIGATION: &str = "(() => {
     const seen = (link) => {
@@ -137,10 +137,11 @@ const NAVIGATION: &str = "(() => {
         return places.filter(x => link.contains(document.elementFromPoint(x, at.y + at.height / 2))).length;
     };
     const lines = (name) => Math.floor(document.querySelector(name).getBoundingClientRect().height / 30);
+    const counts = [...document.querySelectorAll('nav .count')].map(seen);
     const current = seen(document.querySelector('nav [aria-current]')) === 5;
     const hidden = [...document.querySelectorAll('nav a')].filter(link => { link.focus(); return seen(link) < 2; });
     document.activeElement.blur();
-    return JSON.stringify({current, nav: lines('nav'), header: lines('header'), hidden: hidden.map(link => link.textContent)});
+    return JSON.stringify({current, counts, nav: lines('nav'), header: lines('header'), hidden: hidden.map(link => link.textContent)});
 })()";
 
 #[tokio::test]
@@ -162,13 +163,31 @@ async fn sections_are_one_line_on_a_phone() {
                 browser.picture(&Path::new(PICTURES).join(format!("{of}.png"))).await;
                 let facts = browser.evaluate(NAVIGATION).await;
                 let facts: serde_json::Value = serde_json::from_str(facts.as_str().unwrap()).unwrap();
-                let expected = json!({"current": true, "nav": 1, "header": 2, "hidden": []});
+                let expected = json!({"current": true, "counts": [5], "nav": 1, "header": 2, "hidden": []});
                 assert_eq!(facts, expected, "{of}");
                 assert_sound(&mut browser, &of).await;
                 assert_eq!(browser.audit().await, Vec::<String>::new(), "{of}");
             }
         }
     }
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn the_keyboard_skips_the_navigation() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let mut browser = logged_in(&visitor).await;
+    browser.open(&format!("{}/console/activity", visitor.base)).await;
+    browser.press("Tab").await;
+    let focused = "(() => { const link = document.activeElement, at = link.getBoundingClientRect();
+        return [link.textContent, at.width > 50 && at.top >= 0 && at.left >= 0]; })()";
+    assert_eq!(browser.evaluate(focused).await, json!(["Skip to content", true]));
+    browser.evaluate("document.activeElement.click()").await;
+    browser.press("Tab").await;
+    let inside = "document.querySelector('main').contains(document.activeElement)";
+    assert_eq!(browser.evaluate(inside).await, json!(true));
     browser.close().await;
 }
 
@@ -271,6 +290,15 @@ async fn tables_of_a_policy_and_of_a_key_fit_a_phone() {
         assert_eq!(wide, 0, "{path}: {facts}");
         assert!(shown.iter().all(|head| heads.iter().any(|found| found == head)), "{path}: {facts}");
     }
+    // the steps of an explanation
+    browser.open(&format!("{}/console/policy", visitor.base)).await;
+    let tool = json!(format!("up:{}", HOSTILE[1]));
+    browser.evaluate(&format!("document.querySelector('#e-tool').value = {tool}")).await;
+    browser.follow("document.querySelector('form[action*=explain] button').click()").await;
+    let steps = "(() => { const table = document.querySelector('[aria-label=Steps]');
+        return [table.scrollWidth <= table.clientWidth, table.querySelectorAll('[data-is=Layer]').length > 0,
+            getComputedStyle(table.querySelector('thead')).display]; })()";
+    assert_eq!(browser.evaluate(steps).await, json!([true, true, "none"]));
     browser.close().await;
 }
 
@@ -290,15 +318,6 @@ async fn an_approver_decides_with_a_click() {
     browser.follow("document.querySelector('button[value=allow_once]').click()").await;
     let place = browser.evaluate("location.pathname + location.search").await;
     assert_eq!(place, format!("/console/permissions?decided={}", id.as_str().unwrap()));
-    // the steps of an explanation
-    browser.open(&format!("{}/console/policy", visitor.base)).await;
-    let tool = json!(format!("up:{}", HOSTILE[1]));
-    browser.evaluate(&format!("document.querySelector('#e-tool').value = {tool}")).await;
-    browser.follow("document.querySelector('form[action*=explain] button').click()").await;
-    let steps = "(() => { const table = document.querySelector('[aria-label=Steps]');
-        return [table.scrollWidth <= table.clientWidth, table.querySelectorAll('[data-is=Layer]').length > 0,
-            getComputedStyle(table.querySelector('thead')).display]; })()";
-    assert_eq!(browser.evaluate(steps).await, json!([true, true, "none"]));
     let text = browser.evaluate("document.querySelector('main').innerText").await;
     assert!(text.as_str().unwrap().contains("Allowed once: Run"), "{text}");
     asked().await.ok();

@@ -149,6 +149,7 @@ impl Browser {
 
     /// Writes a picture of the whole page into a file, whose name ends with the format: `png` or `webp`.
     pub async fn picture(&mut self, path: &Path) {
+        self.settle().await;
         let size = self.ask("Page.getLayoutMetrics", json!({})).await["cssContentSize"].clone();
         let clip = json!({"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1});
         let format = path.extension().and_then(|end| end.to_str()).unwrap();
@@ -162,8 +163,14 @@ impl Browser {
         std::fs::write(path, bytes).unwrap();
     }
 
+    /// Ends the animations of the page: buttons of cards are pale at first.
+    async fn settle(&mut self) {
+        self.evaluate("document.getAnimations().forEach(moving => moving.finish())").await;
+    }
+
     /// Runs axe-core in the page. Returns what it finds against the page: rule and element.
     pub async fn audit(&mut self) -> Vec<String> {
+        self.settle().await;
         self.ask("Emulation.setScriptExecutionDisabled", json!({"value": false})).await;
         let source = std::fs::read_to_string(AXE).expect("axe-core (npm ci in tests/clients)");
         let loads = json!({"expression": format!("{source}; typeof axe.run"), "returnByValue": true});
@@ -195,9 +202,13 @@ impl Browser {
         self.enter(text).await;
     }
 
-    /// Presses a key and lets it go: a letter, or `Enter`.
+    /// Presses a key and lets it go: a letter, `Enter` or `Tab`.
     pub async fn press(&mut self, key: &str) {
-        let (text, code) = if key == "Enter" { ("\r", 13) } else { (key, 0) };
+        let (text, code) = match key {
+            "Enter" => ("\r", 13),
+            "Tab" => ("", 9),
+            _ => (key, 0),
+        };
         for (kind, text) in [("keyDown", text), ("keyUp", "")] {
             let event = json!({"type": kind, "key": key, "text": text, "windowsVirtualKeyCode": code});
             self.ask("Input.dispatchKeyEvent", event).await;

@@ -175,6 +175,13 @@
 
   /* putting a newer part in the place of the one that is shown */
   let movedAt = -GUARD_MS;
+  // what the guard holds back is pale
+  const settle = () => {
+    region.classList.add('settling');
+    setTimeout(() => {
+      if (performance.now() - movedAt >= GUARD_MS) region.classList.remove('settling');
+    }, GUARD_MS);
+  };
   const note = (place, text) => {
     const said = place.querySelector('.failure.over') ?? document.createElement('p');
     [said.className, said.textContent] = ['failure over', text];
@@ -264,7 +271,9 @@
     }
     if (!now) return stop('This page has changed.');
     localise(now);
+    const movedBefore = movedAt;
     if (!isPaused) update(region, now);
+    if (movedAt !== movedBefore) settle();
     schedule();
   };
   const want = () => {
