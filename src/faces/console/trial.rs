@@ -24,6 +24,7 @@ use self::forecast::Forecast;
 use self::outcome::OutcomeShown;
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
+use super::servers::href_of_tool;
 use super::text::{LongText, short};
 use crate::domain::annotations::Tier;
 use crate::domain::json;
@@ -81,6 +82,8 @@ struct TrialPage {
     /// Name as a field of a form has it.
     field: String,
     title: Option<String>,
+    /// Page of the tool, with its definition; `None` for visitors who may not see it.
+    page: Option<String>,
     description: LongText,
     tier: &'static str,
     variants: Vec<WordOption>,
@@ -238,6 +241,12 @@ fn form_of(tool: &Tool) -> ArgumentForm {
     definition.and_then(|definition| definition.input_schema).map(ArgumentForm::of).unwrap_or_default()
 }
 
+/// Returns the link to the page of a tool.
+fn page_of(tool: &Tool) -> Option<String> {
+    let (server, _) = tool.canonical.split_once(':')?;
+    Some(href_of_tool(server, &tool.name))
+}
+
 fn described(visit: &PageVisit, (tool, tier): (&Tool, Tier), asked: &AskedCall) -> TrialPage {
     let definition = Definition::read(&tool.shape.definition).ok();
     let (title, description) =
@@ -251,6 +260,7 @@ fn described(visit: &PageVisit, (tool, tier): (&Tool, Tier), asked: &AskedCall) 
         name: tool.canonical.to_string(),
         field: utf8_percent_encode(&tool.canonical, NON_ALPHANUMERIC).to_string(),
         title,
+        page: Section::Servers.is_open_to(visit.caller()).then(|| page_of(tool)).flatten(),
         description: LongText::of(&description),
         tier: tier.as_str(),
         variants: Variant::WORDS.map(|word| option(word, asked.variant.as_str())).into(),

@@ -64,6 +64,14 @@ async fn a_form_is_made_from_the_schema_and_calls_as_an_agent_does() {
     }
     assert!(page.contains("This call would run.") && page.contains("Words &#60;b&#62;"), "{page}");
     assert!(page.contains("value=\"call_tool_read\" selected"), "{page}");
+    assert!(page.contains("placeholder=\"[1]\""), "an example of the schema: {page}");
+    // its definition, for who may see it
+    let definition = "/console/servers/up?tool=typed".to_owned();
+    assert!(!attributes(&page, "href").contains(&definition), "{page}");
+    let operator = Visitor::with_key(&stage.gateway, &tenant.operator().await).await;
+    let theirs = operator.get(&path("up:typed")).await.text;
+    assert!(attributes(&theirs, "href").contains(&definition), "{theirs}");
+    operator.get(&definition).await.expect(200);
     assert_eq!(upstream.counts().calls, 0);
     let (action, tool) = (form_to(&page, "/call").unwrap(), hidden(&page, "tool"));
     let base = [

@@ -17,6 +17,17 @@ const DESCRIPTION_CHARS_MAX: usize = 300;
 /// Longest name of a property that a field is named by, in bytes.
 const NAME_BYTES_MAX: usize = 100;
 
+/// Deepest example of a value.
+const EXAMPLE_DEPTH_MAX: usize = 3;
+/// Longest example of a value, in bytes.
+const EXAMPLE_BYTES_MAX: usize = 200;
+/// Most properties of an object in an example.
+const EXAMPLE_MEMBERS_MAX: usize = 4;
+/// Example of a list that says nothing of its items.
+const EXAMPLE_OF_LIST: &str = r#"["one", "two"]"#;
+/// Example of an object that says nothing of its properties.
+const EXAMPLE_OF_OBJECT: &str = r#"{"name": "value"}"#;
+
 /// Kind of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldKind {
@@ -57,7 +68,7 @@ pub(super) struct ArgumentField {
     /// Value, as it was filled in.
     pub(super) value: String,
     /// Example of a value, as JSON; empty for fields that are no JSON.
-    pub(super) example: &'static str,
+    pub(super) example: String,
     /// Reason why the value was not understood, or is missing; `None` for a fine one.
     pub(super) fault: Option<String>,
 }
@@ -165,7 +176,7 @@ impl ArgumentForm {
                 is_required,
                 choices,
                 value: String::new(),
-                example: if kind == FieldKind::Json { example_of(property.value) } else { "" },
+                example: if kind == FieldKind::Json { example_of(property.value) } else { String::new() },
                 fault: None,
             });
         }
@@ -271,13 +282,62 @@ fn type_of(schema: &str) -> Option<String> {
     }
 }
 
-/// Returns an example of a value of a schema that has no plain field.
-fn example_of(schema: &str) -> &'static str {
-    match type_of(schema).as_deref() {
-        Some("array") => r#"["one", "two"]"#,
-        Some("object") => r#"{"name": "value"}"#,
-        _ => r#""a text", 7 or ["one", "two"]"#,
+/// Returns an example of a value of a schema that has no plain field: as deep as it stays short.
+fn example_of(schema: &str) -> String {
+    let mut examples = (1..=EXAMPLE_DEPTH_MAX).rev().filter_map(|depth| example_within(schema, depth));
+    let short = examples.find(|example| example.len() <= EXAMPLE_BYTES_MAX);
+    short.unwrap_or_else(|| {
+        let plain = match type_of(schema).as_deref() {
+            Some("array") => EXAMPLE_OF_LIST,
+            Some("object") => EXAMPLE_OF_OBJECT,
+            _ => r#""a text", 7 or ["one", "two"]"#,
+        };
+        plain.to_owned()
+    })
+}
+
+/// Returns an example with objects and lists up to a depth; `None` for a schema that says no type.
+fn example_within(schema: &str, depth: usize) -> Option<String> {
+    if let Some(first) = choices_of(schema).and_then(|choices| choices.into_iter().next()) {
+        return Some(first.raw);
     }
+    let example = match type_of(schema).as_deref()? {
+        "string" => r#""text""#.to_owned(),
+        "number" | "integer" => "1".to_owned(),
+        "boolean" => "true".to_owned(),
+        "array" if depth == 0 => "[]".to_owned(),
+        "array" => match member(schema, "items") {
+            Some(items) if type_of(items).as_deref() != Some("string") || choices_of(items).is_some() => {
+                example_within(items, depth - 1)
+                    .map_or_else(|| EXAMPLE_OF_LIST.to_owned(), |item| format!("[{item}]"))
+            }
+            _ => EXAMPLE_OF_LIST.to_owned(),
+        },
+        "object" if depth == 0 => "{}".to_owned(),
+        "object" => example_object(schema, depth),
+        _ => return None,
+    };
+    Some(example)
+}
+
+/// Returns an example of an object: with the properties that it needs, else with its first ones.
+fn example_object(schema: &str, depth: usize) -> String {
+    let [properties, required] = json::find_members(schema, ["properties", "required"]).unwrap_or_default();
+    let required: Vec<String> = required.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
+    let all = json::top_level_members(properties.unwrap_or("{}")).unwrap_or_default();
+    let is_needed = |name: &str| required.is_empty() || required.iter().any(|needed| needed == name);
+    let members: Vec<String> = all
+        .iter()
+        .filter(|property| is_needed(&property.name))
+        .filter_map(|property| Some((&property.name, example_within(property.value, depth - 1)?)))
+        .take(EXAMPLE_MEMBERS_MAX)
+        .map(|(name, value)| {
+            let mut out = String::new();
+            json::escape_into(&mut out, name);
+            format!("{out}: {value}")
+        })
+        .collect();
+    if members.is_empty() { EXAMPLE_OF_OBJECT.to_owned() } else { format!("{{{}}}", members.join(", ")) }
 }
 
 /// Returns the kind of field for a property's schema, with its choices.
@@ -392,6 +452,33 @@ mod tests {
         }
         let both = filled(&[("n", "one"), ("on", "maybe")]).unwrap_err();
         assert_eq!(both, "n: must be a number; on: must be one of its choices");
+    }
+
+    #[test]
+    fn examples_are_those_of_the_schema() {
+        let edits = r#"{"type":"array","items":{"type":"object","required":["old","new"],"properties":{
+            "old":{"type":"string"},"note":{"type":"string"},"new":{"type":["string","null"]}}}}"#;
+        let deep = r#"{"type":"object","properties":{"a":{"type":"object","properties":{"b":{"type":"array",
+            "items":{"type":"object","properties":{"c":{"type":"integer"}}}}}},"on":{"type":"boolean"}}}"#;
+        let long = format!(
+            r#"{{"type":"array","items":{{"type":"object","properties":{{"{}":{{"type":"string"}}}}}}}}"#,
+            "x".repeat(300)
+        );
+        for (schema, example) in [
+            (edits, r#"[{"old": "text", "new": "text"}]"#),
+            (deep, r#"{"a": {"b": [{}]}, "on": true}"#),
+            (long.as_str(), "[{}]"),
+            (r#"{"type":"array","items":{"type":"string"}}"#, EXAMPLE_OF_LIST),
+            (r#"{"type":"array","items":{"enum":["low","high"]}}"#, r#"["low"]"#),
+            (r#"{"type":"array","items":{"type":"number"}}"#, "[1]"),
+            (r#"{"type":"array","items":{}}"#, EXAMPLE_OF_LIST),
+            (r#"{"type":"object","properties":{"a\"b":{"type":"string"}}}"#, r#"{"a\"b": "text"}"#),
+            (r#"{"type":"object","properties":{"free":{}}}"#, EXAMPLE_OF_OBJECT),
+        ] {
+            let found = example_of(schema);
+            assert_eq!(found, example, "{schema}");
+            assert!(json::check(&found).is_ok(), "{found}");
+        }
     }
 
     #[test]
