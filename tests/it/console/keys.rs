@@ -82,6 +82,7 @@ async fn a_key_is_made_shown_once_replaced_and_revoked() {
         assert!(attributes(&made.text, "href").iter().any(|href| href.starts_with(scheme)), "{scheme}");
     }
     // and that was the only time
+    assert!(made.text.contains("--set unannotated_tools=distrust</code> first"), "a warning: {made:?}");
     let (path, list) = (place(&made.text), visitor.get("/console/keys").await.text);
     let page = visitor.get(&path).await.text;
     for page in [&list, &page] {
@@ -101,8 +102,12 @@ async fn a_key_is_made_shown_once_replaced_and_revoked() {
         "<th scope=\"row\">max_operation</th><td data-is=\"Value\">read</td><td data-is=\"Set for\">key</td>";
     assert!(shown.contains(line), "{shown}");
 
+    let safe = json!({"unannotated_tools": "distrust"});
+    let patch = |path: String| tenant.platform.ask(reqwest::Method::PATCH, &path, Some(&safe));
+    patch(format!("/api/v1/keys/{id}/settings")).await.expect(200);
     let replaced = visitor.post(&form_to(&shown, "/rotate").unwrap(), &[]).await;
     replaced.expect(201);
+    assert!(!replaced.text.contains("id=\"unannotated\""), "nothing to warn of: {replaced:?}");
     let next = secret(&replaced.text).to_owned();
     assert!(next != key && replaced.text.contains(&format!("href=\"{path}\"")), "{replaced:?}");
     for secret in [&key, &next] {

@@ -3,8 +3,11 @@
 use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
+use serde_json::Value;
 
 use super::href_of;
+use crate::domain::annotations::Unannotated;
+use crate::domain::id::KeyId;
 use crate::domain::known_client::KnownClient;
 use crate::domain::tenant::Action;
 use crate::faces::console::HOME;
@@ -55,6 +58,9 @@ struct NewKeyPage<'a> {
     console: String,
     /// Set-ups of clients; none for a role that has no tools.
     setups: Vec<ClientSetup>,
+    /// Settings of the key with which a client may approve reads by itself; `None` if it has them.
+    missing: Option<&'static str>,
+    id: KeyId,
 }
 
 /// Returns the page that shows a new key, and the page of the key that it replaces, with what becomes of that.
@@ -85,9 +91,25 @@ pub(super) async fn new_key(
         }),
         url: &url,
         console: format!("{}{HOME}", visit.base_url()),
+        missing: missing(visit, key.id).await,
+        id: key.id,
         setups,
     };
     visit.show(StatusCode::CREATED, &page).await
+}
+
+/// Returns the settings that a key lacks for a client that approves reads by itself; `None` if it has them. What cannot be read is missing.
+async fn missing(visit: &PageVisit, id: KeyId) -> Option<&'static str> {
+    let read = visit.gateway().tenants.read_settings(visit.caller(), Some(id)).await.unwrap_or_default();
+    let value = |name: &str| read.get(name).and_then(|member| member.get("value"));
+    let is_strict = value("strict_server_validation").and_then(Value::as_bool) != Some(false);
+    let distrusts =
+        value("unannotated_tools").and_then(Value::as_str) == Some(Unannotated::Distrust.as_str());
+    match (is_strict, distrusts) {
+        (true, true) => None,
+        (true, false) => Some("--set unannotated_tools=distrust"),
+        (false, _) => Some("--set strict_server_validation=true --set unannotated_tools=distrust"),
+    }
 }
 
 fn setup(client: KnownClient, url: &str, secret: &str) -> ClientSetup {
