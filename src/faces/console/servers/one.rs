@@ -7,6 +7,7 @@ use http::StatusCode;
 use uuid::Uuid;
 
 use super::{facts, field_of, href_of, href_of_tool, path_of, release, state_of, tone, tool};
+use crate::domain::era::Era;
 use crate::domain::id::{is_name, is_tool_name};
 use crate::domain::server_kind::ServerKind;
 use crate::domain::server_login::LoginState;
@@ -26,9 +27,9 @@ use crate::store::ConnectionRow;
 
 /// Parameters of the page.
 const PARAMS: ParamNames = &["tool", "cursor", "limit", DONE];
-/// Longest description in the list, in characters.
 /// Last parts of the paths to which the forms of the list are sent.
 const FORMS: [&str; 2] = ["create", "import"];
+/// Longest description in the list, in characters.
 const DESCRIPTION_CHARS_MAX: usize = 300;
 /// Most logins that are shown.
 const CONNECTIONS_MAX: usize = 100;
@@ -170,6 +171,15 @@ async fn server(visit: &PageVisit, name: &str) -> Result<Response, GatewayError>
     visit.show(StatusCode::OK, &ServerPage { done: notice(visit, &params), ..shown }).await
 }
 
+/// Returns the era of MCP that a server speaks, as its revisions; an era of a later release stays a word.
+fn era_shown(era: Option<Era>, word: &str) -> String {
+    match era {
+        Some(Era::Modern) => "MCP 2026-07-28".to_owned(),
+        Some(Era::Handshake) => "MCP before 2026-07-28".to_owned(),
+        None => word.to_owned(),
+    }
+}
+
 /// Returns the login of the gateway at a server; `None` without one.
 fn login(visit: &PageVisit, server: &ServerView, connections: &[ConnectionRow]) -> Option<LoginShown> {
     let oauth = server.oauth.as_ref()?;
@@ -232,7 +242,7 @@ fn described(
         state,
         tone,
         connection: connection(server).to_owned(),
-        era: server.era.as_ref().map(|era| era.as_str().to_owned()),
+        era: server.era.as_ref().map(|era| era_shown(era.known(), era.as_str())),
         last_ok: server.last_ok_at.map(|at| Moment::new(at, visit.now())),
         created: Moment::new(server.created_at, visit.now()),
         auto_approve: server.auto_approve,
