@@ -32,8 +32,12 @@ use crate::store::{ActivityFilter, ActivityRow};
 
 /// Longest name in a column, in characters.
 const NAME_CHARS_MAX: usize = 80;
+/// First step of a permission request, which has no state of this name.
+const ASKED: &str = "asked";
 /// Query parameters with which a page shows a search or a time of its own, and is not asked for again by itself.
 const STILL: [&str; 4] = ["contains", "cursor", "end_time", "start_time"];
+/// Query parameter that names a permission request.
+const OF_REQUEST: &str = "consent_id";
 /// Query parameters that filter nothing.
 const PAGING: [&str; 2] = ["cursor", "limit"];
 
@@ -74,8 +78,10 @@ struct ActivityPage {
     failure: Option<String>,
     fields: Vec<FilterField>,
     more: Vec<FilterField>,
-    /// True if one of `more` is filled in.
+    /// True if one of `more` is filled in, other than by a link from a permission request.
     is_more_open: bool,
+    /// True if the records are those of one permission request.
+    is_of_request: bool,
     is_filtered: bool,
     /// True if the filters ask for calls that are held open, and the visitor may see permission requests.
     leads_to_requests: bool,
@@ -118,7 +124,8 @@ async fn records(visit: &PageVisit) -> Result<Response, GatewayError> {
         is_own: !visit.caller().role.may(Action::ReadActivity),
         failure,
         fields: filter_form::first(&given),
-        is_more_open: more.iter().any(|field| !field.value.is_empty()),
+        is_more_open: more.iter().any(|field| !field.value.is_empty() && field.name != OF_REQUEST),
+        is_of_request: given.iter().any(|(name, _)| *name == OF_REQUEST),
         more,
         status_words: status_words(),
         is_filtered: given.iter().any(|(name, _)| !PAGING.contains(name)),
@@ -186,6 +193,7 @@ fn link(given: &[(&'static str, String)], cursor: Option<&str>) -> String {
 
 fn line(row: &ActivityRow, now: DateTime<Utc>) -> RecordLine {
     let name = |text: &Option<String>| short(text.as_deref().unwrap_or_default(), NAME_CHARS_MAX);
+    let (status, tone) = status_of_record(row);
     RecordLine {
         id: format!("a-{}", Ulid::from(row.id)),
         href: href_of(row),
@@ -193,8 +201,8 @@ fn line(row: &ActivityRow, now: DateTime<Utc>) -> RecordLine {
         server: name(&row.server),
         tool: short(&tool_of(row), NAME_CHARS_MAX),
         intent: name(&row.intent_type),
-        status: short(&row.status, NAME_CHARS_MAX),
-        tone: tone_of(row),
+        status: short(status, NAME_CHARS_MAX),
+        tone,
         error_code: name(&row.error_code),
         duration: row.duration_ms.map(duration).unwrap_or_default(),
         who: name(&row.owner),
@@ -225,15 +233,15 @@ fn href_of(row: &ActivityRow) -> String {
     format!("{}/{}", Section::Activity.href(), Ulid::from(row.id))
 }
 
-/// Returns the class of a record's status, by which it stands out. That a step was recorded is no success where the step ends a request
-/// without its call.
-fn tone_of(row: &ActivityRow) -> &'static str {
+/// Returns the word for a record's status, and the class by which it stands out. A step of a permission request was recorded, whatever
+/// became of the request.
+fn status_of_record(row: &ActivityRow) -> (&str, &'static str) {
     let step = row.tool.as_deref().and_then(|tool| tool.strip_prefix("consent."));
-    match step.and_then(ConsentState::parse) {
-        None | Some(ConsentState::Granted | ConsentState::Consumed | ConsentState::Succeeded) => {
-            tone(&row.status)
-        }
-        Some(_) => "held",
+    let step = step.filter(|_| row.kind == RecordKind::Consent.as_str());
+    let is_step = step.is_some_and(|step| step == ASKED || ConsentState::parse(step).is_some());
+    match is_step && row.status == Status::Success.as_str() {
+        true => ("recorded", "held"),
+        false => (&row.status, tone(&row.status)),
     }
 }
 

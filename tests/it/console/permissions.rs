@@ -120,6 +120,22 @@ async fn a_request_is_allowed_here_and_its_call_runs_once() {
     for line in ["consent.decide (writer: allow_once)", "consent.asked (writer)"] {
         assert!(list.contains(line), "{line}: {list}");
     }
+    // a step says nothing of success, an act does
+    for (line, status) in
+        [("consent.decide (writer: allow_once)", "success"), ("consent.asked (writer)", "recorded")]
+    {
+        let row = list.split("<tr").find(|row| row.contains(line)).unwrap();
+        assert!(row.contains(&format!("\">{status}</span>")), "{status}: {row}");
+    }
+    let request = attributes(&auditor.get(&path_of(&id)).await.text, "href");
+    let records = format!("/console/activity?consent_id={id}#records");
+    assert!(request.contains(&records), "{records}: {request:?}");
+    let list = auditor.get(&records).await.text;
+    let (filters, list) = list.split_once("<div id=\"records\"").expect("a list");
+    assert!(filters.contains("<details>\n<summary>More filters"), "{filters}");
+    assert!(list.contains("Records of one permission request."), "{list}");
+    let more = auditor.get(&format!("/console/activity?consent_id={id}&tier=write")).await.text;
+    assert!(more.contains("<details open>\n<summary>More filters"), "{more}");
     let ran = tenant.records(&format!("type=tool_call&status=success&consent_id={id}"), 1).await.remove(0);
     let steps = async || {
         let page = auditor.get(&format!("/console/activity/{}", ran["id"].as_str().unwrap())).await.text;

@@ -190,7 +190,7 @@ async fn the_record_of_a_call_says_what_became_of_its_request() {
         .unwrap();
     let page = auditor.get(&path).await.text;
     assert!(page.contains("timed out: nobody answered by 2"), "{page}");
-    let step = async || auditor.get(&path).await.text.contains("tone held\">success");
+    let step = async || auditor.get(&path).await.text.contains("tone held\">recorded");
     tenant.records(&format!("tool=consent.timed_out&consent_id={id}"), 1).await;
     settle(true, SOON, step).await;
     let none = auditor.get("/console/activity?status=pending").await.text;

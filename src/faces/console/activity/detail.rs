@@ -8,7 +8,7 @@ use http::StatusCode;
 use ulid::Ulid;
 
 use super::words::{self, Word};
-use super::{RecordLine, line, tone, tool_of};
+use super::{RecordLine, line, status_of_record, tool_of};
 use crate::domain::activity::RecordKind;
 use crate::domain::tenant::Action;
 use crate::faces::console::moment::{Moment, duration};
@@ -87,13 +87,14 @@ async fn record(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
         None => None,
     };
     let long = |text: &Option<String>| text.as_deref().map(LongText::of);
+    let (status, tone) = status_of_record(&row);
     let page = RecordPage {
         nav: visit.nav(Section::Activity),
         title: title(&row),
         at: Moment::new(row.started_at, visit.now()),
         exact: Moment::new(row.started_at, visit.now()).exact(),
-        status: row.status.clone(),
-        tone: tone(&row.status),
+        status: status.to_owned(),
+        tone,
         message: long(&row.error_message),
         warning: long(&row.warning),
         reason: long(&row.intent_reason),

@@ -143,7 +143,8 @@ impl RequestCard {
         RequestCard {
             id: row.id.to_string(),
             href: super::href_of(row.id),
-            records: sees_records.then(|| format!("{}?consent_id={}", Section::Activity.href(), row.id)),
+            records: sees_records
+                .then(|| format!("{}?consent_id={}#records", Section::Activity.href(), row.id)),
             told: view.told_shortly(language),
             language: language.as_str(),
             tool: format!("{}:{}", row.server, row.tool),

@@ -102,7 +102,7 @@ impl AskedShown {
             arguments: None,
             comment: row.comment.clone(),
             href: permissions::href_of(row.id),
-            records: format!("{}?consent_id={}", Section::Activity.href(), row.id),
+            records: format!("{}?consent_id={}#records", Section::Activity.href(), row.id),
             place: format!("{}?{}", Section::Try.href(), query.finish()),
             left_s: (state == Some(ConsentState::Pending)).then_some(left),
         }
