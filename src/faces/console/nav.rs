@@ -1,5 +1,7 @@
 //! Navigation: the sections that a visitor's role may see.
 
+use url::form_urlencoded::Serializer;
+
 use crate::domain::id::TenantId;
 use crate::domain::tenant::{Action, Role};
 use crate::gateway::Caller;
@@ -89,6 +91,13 @@ impl Section {
         };
         caller.role.may(needs) && caller.tenant_id() != TenantId::PLATFORM
     }
+}
+
+/// Returns the link to the page of a tool of a server.
+pub(super) fn href_of_tool(server: &str, tool: &str) -> String {
+    let mut query = Serializer::new(String::new());
+    query.append_pair("tool", tool);
+    format!("{}/{server}?{}", Section::Servers.href(), query.finish())
 }
 
 /// Link to a section.

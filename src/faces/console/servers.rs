@@ -26,12 +26,11 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use url::form_urlencoded::Serializer;
 
 use self::add::TypedServer;
 use super::done::{DONE, notice};
 use super::moment::Moment;
-use super::nav::{Nav, Section};
+use super::nav::{Nav, Section, href_of_tool};
 use super::page_visit::{PageVisit, status_of};
 use super::text::short;
 use crate::domain::annotations::{Tier, Unannotated};
@@ -98,13 +97,6 @@ struct ServersPage {
 /// Returns the path of a server's page.
 fn href_of(name: &str) -> String {
     format!("{}/{name}", Section::Servers.href())
-}
-
-/// Returns the link to a page of one tool.
-pub(super) fn href_of_tool(server: &str, tool: &str) -> String {
-    let mut query = Serializer::new(String::new());
-    query.append_pair("tool", tool);
-    format!("{}?{}", href_of(server), query.finish())
 }
 
 /// Returns the path of an act on a tool, which the form's field `tool` names: browsers leave a part `..` of a path out.
