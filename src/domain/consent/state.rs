@@ -44,6 +44,8 @@ text_enum! {
         DeciderRevoked = "decider_revoked",
         /// The grant that was given with the permission was revoked.
         GrantRevoked = "grant_revoked",
+        /// A grant let the call through while a person was asked about it.
+        AllowedByGrant = "allowed_by_grant",
     }
 }
 
@@ -123,24 +125,7 @@ impl ConsentState {
             ConsentState::Cancelled => {
                 format!("its turn was ended: calls of it that ask are refused until {fenced_until}, and ask again after that")
             }
-            ConsentState::Lapsed if lapse == Some(LapseReason::AskerRevoked) => {
-                "nothing was run: the key that asked was revoked, or its person blocked".to_owned()
-            }
-            ConsentState::Lapsed => {
-                let why = match lapse {
-                    Some(LapseReason::NotRepeated) => format!("the agent did not repeat the call by {until}"),
-                    Some(LapseReason::ToolChanged) => "the tool's definition changed".to_owned(),
-                    Some(LapseReason::DeciderRevoked) => {
-                        "the key that allowed it was revoked, or its person blocked".to_owned()
-                    }
-                    Some(LapseReason::GrantRevoked) => "the decision that was remembered with it was revoked".to_owned(),
-                    Some(LapseReason::AskerRevoked) | None => format!(
-                        "the agent did not repeat the call by {until}, or before that the tool's definition changed, or the \
-                         key that asked, the key that allowed it or its grant was revoked"
-                    ),
-                };
-                format!("nothing was run: {why}; the same call asks again")
-            }
+            ConsentState::Lapsed => lapsed(lapse, until),
             ConsentState::Undeliverable => "nobody could be asked: look at the channels of the rule that asked \
                 (mcpproxy policy explain); the same call asks again"
                 .to_owned(),
@@ -165,4 +150,27 @@ impl ConsentState {
     pub fn is_final(self) -> bool {
         ConsentStep::ALL.into_iter().all(|step| self.after(step).is_none())
     }
+}
+
+/// Returns what it means that a request lapsed; `until` is the end of its time.
+fn lapsed(reason: Option<LapseReason>, until: &str) -> String {
+    let why = match reason {
+        Some(LapseReason::NotRepeated) => format!("the agent did not repeat the call by {until}"),
+        Some(LapseReason::ToolChanged) => "the tool's definition changed".to_owned(),
+        Some(LapseReason::DeciderRevoked) => {
+            "the key that allowed it was revoked, or its person blocked".to_owned()
+        }
+        Some(LapseReason::GrantRevoked) => "the decision that was remembered with it was revoked".to_owned(),
+        Some(LapseReason::AskerRevoked) => {
+            return "nothing was run: the key that asked was revoked, or its person blocked".to_owned();
+        }
+        Some(LapseReason::AllowedByGrant) => {
+            return "no answer was needed any more: a remembered decision lets the call run".to_owned();
+        }
+        None => format!(
+            "the agent did not repeat the call by {until}, or before that the tool's definition changed, or the key that asked, \
+             the key that allowed it or its grant was revoked"
+        ),
+    };
+    format!("nothing was run: {why}; the same call asks again")
 }

@@ -100,8 +100,8 @@ impl Consent {
     }
 
     /// Returns the unused permission for the very call that a remembered decision lets through; `None` without one. The call
-    /// uses it up: else it would still be there after the grant, for a call that nobody asked about again. `request` is the one whose
-    /// answer was remembered; it answers a request about the call that still waits.
+    /// uses it up: else it would still be there after the grant, for a call that nobody asked about again. Requests about the call that
+    /// wait end, for nobody's answer would change anything. `request` is the one whose answer was remembered.
     ///
     /// # Errors
     /// The refusal, if a person has ended the turn of the call or refused this very call, or that cannot be known.
@@ -120,6 +120,13 @@ impl Consent {
         };
         match self.store.find_own_decision(tenant, &granted).await {
             Ok(OwnDecision::None) => Ok(None),
+            Ok(OwnDecision::Waits) => {
+                match self.store.lapse_granted(tenant, &granted, &self.author_of(attempt)).await {
+                    Ok(ended) => (0..ended).for_each(|_| self.measures.ended(ConsentState::Lapsed)),
+                    Err(error) => failed(tenant, &error),
+                }
+                Ok(None)
+            }
             Ok(OwnDecision::Fenced(fence)) => Err(refusals::turn_cancelled(Some(&fence))),
             Ok(OwnDecision::Unused(row)) => {
                 Ok(Some(Permit { is_spare: true, ..Permit::of(&row, Assurance::Client) }))

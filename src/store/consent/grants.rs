@@ -139,7 +139,7 @@ macro_rules! holds {
 pub(super) use holds;
 
 impl Store {
-    /// Returns a page of a tenant's grants that hold, the newest first, older than `before`; with `of` those about the calls
+    /// Returns a page of a tenant's grants that hold and whose key may still call, the newest first, older than `before`; with `of` those about the calls
     /// of one key, where `Some(None)` is the bootstrap key.
     ///
     /// # Errors
@@ -156,7 +156,10 @@ impl Store {
             "select id, principal, owner, server, tool, operation_type, effect, assurance, risk, pin, request_id,
                  granted_by, granted_owner, granted_via, created_at, expires_at
              from consent_grants where tenant_id = $1 and id < $2
-               and ($4::uuid is null or principal = $4) and ",
+               and ($4::uuid is null or principal = $4)
+               and not exists (select from api_keys k
+                   where k.tenant_id = $1 and k.key_id = principal and k.revoked_at is not null)
+               and ",
             holds!(),
             " order by id desc limit $3"
         ))

@@ -6,12 +6,11 @@ use super::fence::{self, CallTurn, HeldFence, holds};
 use super::read::request_columns;
 use super::steps::{self, Moved, StepAuthor, StepTaken};
 use super::{ConsentRow, grants, principal, read, state_now};
-use crate::domain::consent::{ConsentState, DIGEST_BYTES};
+use crate::domain::consent::{ConsentState, DIGEST_BYTES, LapseReason};
 use crate::domain::id::TenantId;
 use crate::domain::policy::Assurance;
 use crate::store::revisions;
 use crate::store::tx::{Lane, TxAccess};
-use crate::store::unit::Unit;
 use crate::store::{Store, StoreError};
 
 /// Claim of a call to a permission.
@@ -62,17 +61,18 @@ pub struct GrantedCall {
 pub enum OwnDecision {
     /// None.
     None,
+    /// None yet: a person is being asked about the call.
+    Waits,
     /// The turn of the call was ended.
     Fenced(HeldFence),
-    /// The call was allowed, and has not run yet; or its request waited, and the remembered decision has answered it.
+    /// The call was allowed, and has not run yet.
     Unused(Box<ConsentRow>),
     /// The call was refused: its request is not over yet, or no decision that allows such calls was remembered since then.
     Denied(Box<ConsentRow>),
 }
 
 impl Store {
-    /// Returns the newest decision about a call itself, which a remembered decision lets through. A request about it that still waits
-    /// gets the remembered answer: else it would wait on for a call that has run.
+    /// Returns the newest decision about a call itself, which a remembered decision lets through.
     ///
     /// # Errors
     /// The database is out of reach or fails.
@@ -84,7 +84,7 @@ impl Store {
         let digests: Vec<&[u8]> = call.digests.iter().map(<[u8; DIGEST_BYTES]>::as_slice).collect();
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let fence = fence::held(&mut tx, tenant, &call.turn).await?;
-        let newest: Option<ConsentRow> = sqlx::query_as(concat!(
+        let decided: Option<ConsentRow> = sqlx::query_as(concat!(
             "select ",
             request_columns!(),
             " from consent_requests
@@ -103,7 +103,7 @@ impl Store {
                           and ",
             grants::holds!(),
             "))
-             order by id desc limit 1"
+             order by state = 'pending', id desc limit 1"
         ))
         .bind(tenant.0)
         .bind(principal(call.turn.key))
@@ -111,26 +111,62 @@ impl Store {
         .bind(&call.pin)
         .fetch_optional(&mut *tx)
         .await?;
-        let waits = newest.as_ref().filter(|row| fence.is_none() && row.state == ConsentState::Pending);
-        let (fence, decided) = match waits.map(|row| row.id) {
-            Some(id) => {
-                let decided = answer(&mut tx, tenant, id, call.request).await?;
-                // its turn may have ended meanwhile
-                let fence = fence::held(&mut tx, tenant, &call.turn).await?;
-                tx.commit_change().await?;
-                (fence, decided)
-            }
-            None => {
-                tx.commit().await?;
-                (fence, newest)
-            }
-        };
+        tx.commit().await?;
         Ok(match (fence, decided) {
             (Some(fence), _) => OwnDecision::Fenced(fence),
             (None, None) => OwnDecision::None,
             (None, Some(row)) if row.state == ConsentState::Denied => OwnDecision::Denied(Box::new(row)),
+            (None, Some(row)) if row.state == ConsentState::Pending => OwnDecision::Waits,
             (None, Some(row)) => OwnDecision::Unused(Box::new(row)),
         })
+    }
+
+    /// Ends the requests about a call that wait, since a remembered decision lets it through: no answer to them would change that. They
+    /// lapse, so that none becomes a permission that nobody gave. Returns how many they were.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn lapse_granted(
+        &self,
+        tenant: TenantId,
+        call: &GrantedCall,
+        author: &StepAuthor,
+    ) -> Result<usize, StoreError> {
+        self.stepping(author, || self.try_lapse_granted(tenant, call, author)).await
+    }
+
+    async fn try_lapse_granted(
+        &self,
+        tenant: TenantId,
+        call: &GrantedCall,
+        author: &StepAuthor,
+    ) -> Result<usize, StoreError> {
+        let digests: Vec<&[u8]> = call.digests.iter().map(<[u8; DIGEST_BYTES]>::as_slice).collect();
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let ended: Vec<Moved> = sqlx::query_as(concat!(
+            "update consent_requests r set state = 'lapsed', ended_at = now(), lapse_reason = $6
+             where tenant_id = $1 and principal = $2 and digest = any($3) and pin = $4
+               and state = 'pending' and r.expires_at > now()
+               and exists (
+                   select from consent_grants
+                   where consent_grants.tenant_id = $1 and request_id = $5 and effect = 'allow'
+                     and (consent_grants.assurance = 'approver' or r.assurance = 'client') and ",
+            grants::holds!(),
+            ") returning id, server, tool"
+        ))
+        .bind(tenant.0)
+        .bind(principal(call.turn.key))
+        .bind(digests)
+        .bind(&call.pin)
+        .bind(call.request)
+        .bind(LapseReason::AllowedByGrant.as_str())
+        .fetch_all(&mut *tx)
+        .await?;
+        let lapsed = ConsentState::Lapsed.as_str();
+        let steps: Vec<_> = ended.iter().map(|moved| StepTaken::of(tenant, moved, lapsed)).collect();
+        steps::write(&mut tx, author, &steps).await?;
+        tx.commit_change().await?;
+        Ok(ended.len())
     }
 
     /// Uses a permission up for one call, if it is for that call and nobody has ended the turn.
@@ -262,33 +298,4 @@ impl Store {
         }
         Ok(tx.commit().await?)
     }
-}
-
-/// Gives a request that waits the answer that was remembered with another one. Returns it as it is now: somebody may have been faster.
-async fn answer(
-    tx: &mut Unit,
-    tenant: TenantId,
-    id: Uuid,
-    remembered_with: Uuid,
-) -> Result<Option<ConsentRow>, StoreError> {
-    let answered = sqlx::query(concat!(
-        "update consent_requests r
-         set state = 'granted', decided_at = now(), decided_by = granted_by, decided_owner = granted_owner, decided_via = granted_via
-         from (select granted_by, granted_owner, granted_via from consent_grants
-               where tenant_id = $1 and request_id = $3 and effect = 'allow' and ",
-        grants::holds!(),
-        " limit 1) remembered
-         where r.tenant_id = $1 and r.id = $2 and r.state = 'pending' and r.expires_at > now()"
-    ))
-    .bind(tenant.0)
-    .bind(id)
-    .bind(remembered_with)
-    .execute(&mut **tx)
-    .await?;
-    if answered.rows_affected() > 0 {
-        revisions::tell_consent(tx, tenant, id).await?;
-    }
-    let row = read::find(tx, tenant, id).await?;
-    Ok(row
-        .filter(|row| [ConsentState::Granted, ConsentState::Denied].iter().any(|state| row.state == *state)))
 }

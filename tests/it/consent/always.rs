@@ -247,7 +247,11 @@ async fn the_requests_of_a_revoked_key_end_with_it() {
     let (waits, allowed) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
     decide(&approver, &allowed, "allow_once").await.expect(200);
     let of_another = asked(&other, &json!({"n": 1})).await;
+    let remembered = asked(&agent, &json!({"n": 3})).await;
+    decide(&approver, &remembered, "allow_always").await.expect(200);
+    assert_eq!(approver.items("/api/v1/consent/grants").await.len(), 1);
     tenant.platform.delete(&format!("/api/v1/keys/{}", agent.id)).await.expect(204);
+    assert!(approver.items("/api/v1/consent/grants").await.is_empty(), "no call can use it");
     for id in [&waits, &allowed] {
         assert_eq!(lapse(&approver, id).await, "asker_revoked");
         tenant.records(&format!("type=consent&tool=consent.lapsed&consent_id={id}"), 1).await;
@@ -365,20 +369,22 @@ async fn the_log_says_which_answer_let_a_call_run() {
 }
 
 #[tokio::test]
-async fn a_request_that_waits_ends_with_the_run_of_its_call_under_a_grant() {
+async fn a_request_that_waits_lapses_once_a_grant_lets_its_call_through() {
     let (_stage, tenant, upstream) = asking(&[], json!([])).await;
     let (agent, approver) = (tenant.agent().await, tenant.approver().await);
-    let eva = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
-    let [remembered, waits] = [asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await];
-    decide(&eva, &remembered, "allow_always").await.expect(200);
+    let args = [json!({"n": 1}), json!({"n": 2}), json!({"n": 3})];
+    let [remembered, waits, other] =
+        [asked(&agent, &args[0]).await, asked(&agent, &args[1]).await, asked(&agent, &args[2]).await];
+    decide(&approver, &remembered, "allow_always").await.expect(200);
     assert_eq!(state(&approver, &waits).await, "pending", "until its call is repeated");
-    write(&agent, &json!({"n": 2})).await.ok();
-    settle(json!("succeeded"), SOON, || state(&approver, &waits)).await;
-    let shown = approver.get(&format!("/api/v1/consent/{waits}")).await.expect(200);
-    assert_eq!((&shown["decided_by"], &shown["decided_via"]), (&json!("eva"), &json!("rest")), "{shown}");
-    tenant.records(&format!("type=tool_call&status=success&consent_id={waits}"), 1).await;
-    decide(&approver, &waits, "reject_once").await.refused(409, "conflict");
-    // the grant lets the next one run without a request
-    write(&agent, &json!({"n": 2})).await.ok();
-    assert_eq!(upstream.counts().calls, 2);
+    write(&agent, &args[1]).await.ok();
+    assert_eq!(lapse(&approver, &waits).await, "allowed_by_grant");
+    tenant.records(&format!("type=consent&tool=consent.lapsed&consent_id={waits}"), 1).await;
+    // who let the call run is found with the grant
+    tenant.records(&format!("type=tool_call&status=success&consent_id={remembered}"), 1).await;
+    decide(&approver, &waits, "allow_once").await.refused(409, "conflict");
+    // it became no permission: without the grant the call asks
+    revoke(&approver).await;
+    assert_ne!(asked(&agent, &args[1]).await, waits);
+    assert_eq!((state(&approver, &other).await, upstream.counts().calls), (json!("pending"), 1));
 }

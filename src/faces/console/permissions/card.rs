@@ -251,7 +251,7 @@ pub(super) fn decided(view: &ConsentView) -> Option<String> {
         Some(decision) => format!("{}: {by}", did(decision, view.risk).0),
         // ended along with the one that was decided
         None if view.row.state == ConsentState::Cancelled => format!("Ended with its turn: {by}"),
-        None => format!("Allowed by a remembered decision: {by}"),
+        None => by,
     })
 }
 
