@@ -14,6 +14,10 @@ const OBJECT_WORDS_MAX: usize = 4;
 const PATHS: [&str; 5] = ["path", "file_path", "filepath", "file", "filename"];
 const COMMANDS: [&str; 4] = ["command", "cmd", "script", "commands"];
 const STATEMENTS: [&str; 3] = ["sql", "query", "statement"];
+/// Verbs that take an object to another place or name.
+const MOVES: [&str; 2] = ["move", "rename"];
+const FROM: [&str; 5] = ["source", "from", "src", "old_path", "old_name"];
+const TO: [&str; 6] = ["destination", "dest", "target", "to", "new_path", "new_name"];
 /// Members that say where the object is.
 const PLACES: [&str; 3] = ["repo", "repository", "project"];
 /// Members that name the object, the most telling first.
@@ -157,6 +161,11 @@ fn act(words: &[String], arguments: &Values<'_>) -> Option<Vec<String>> {
         (None, Some(place)) => (String::new(), place),
         (None, None) if object.is_empty() => return None,
         (None, None) => (String::new(), String::new()),
+    };
+    // where it goes may be all that is dangerous in it
+    let name = match arguments.first(&TO).filter(|_| MOVES.contains(&verb.as_str())) {
+        Some(to) => format!("{} → {to}", arguments.first(&FROM).unwrap_or(name)),
+        None => name,
     };
     Some(vec![verb.clone(), object, name, place])
 }

@@ -91,6 +91,18 @@ fn actions_are_specific() {
             "Send the message to ann@x.org bob@x.org",
             "Die Nachricht an ann@x.org bob@x.org senden",
         ),
+        (
+            "fs:move_file",
+            r#"{"source":"a.txt","destination":"/etc/passwd"}"#,
+            "Move the file a.txt → /etc/passwd",
+            "Die Datei a.txt → /etc/passwd verschieben",
+        ),
+        (
+            "crm:rename_customer",
+            r#"{"id":7,"new_name":"Ann"}"#,
+            "Rename the customer 7 → Ann",
+            "Den Kunden 7 → Ann umbenennen",
+        ),
         ("crm:update_widget_state", r#"{"id":7}"#, "Change widget state 7", "Widget state 7 ändern"),
         (
             "web:http_request",

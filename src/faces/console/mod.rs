@@ -116,7 +116,7 @@ pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
         .route("/console/keys/{id}/{verb}", get(keys::show_part).post(keys::on_key))
         .route("/console/people", get(people::list))
         .route("/console/people/rules", get(people::rules))
-        .route("/console/identities/block", post(people::block_subject))
+        .route("/console/identities/block", get(people::to_list).post(people::block_subject))
         .route("/console/identities/{id}/{verb}", post(people::on_person))
         .route("/console/settings", get(settings::show))
         .route("/console/settings/update", post(settings::update))

@@ -81,6 +81,8 @@ impl FromRequestParts<Arc<Faces>> for PageVisit {
 #[template(path = "failure.html", config = "src/faces/console/askama.toml")]
 struct FailurePage<'a> {
     nav: Nav,
+    /// Path and name of the section, where the link leads elsewhere.
+    section: Option<(&'static str, &'static str)>,
     title: &'a str,
     text: &'a str,
     href: &'a str,
@@ -358,7 +360,10 @@ impl PageVisit {
     ) -> Response {
         let (status, title) = status_of(error);
         let request_id = self.visit.request_id();
-        page::render(status, &FailurePage { nav: self.nav(here), title, text, href, link, request_id })
+        let nav = self.nav(here);
+        let section = Some((here.href(), here.name()));
+        let section = section.filter(|(own, _)| *own != href && here.is_open_to(self.caller()));
+        page::render(status, &FailurePage { nav, section, title, text, href, link, request_id })
     }
 
     /// Returns path and query as JSON, for the record of a read.

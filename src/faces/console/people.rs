@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::Path;
-use axum::response::Response;
+use axum::response::{Redirect, Response};
 use http::StatusCode;
 use uuid::Uuid;
 
@@ -189,6 +189,11 @@ async fn set_blocked(visit: &PageVisit, id: &str, blocks: bool) -> Result<(), Ga
         Ok(())
     };
     perform(visit, act, work).await
+}
+
+/// Leads from the path of the form that blocks somebody to its page.
+pub(super) async fn to_list() -> Redirect {
+    Redirect::to(Section::People.href())
 }
 
 /// Blocks a person by issuer and subject, and shows the list. A form with a fault is shown again, with what was typed.

@@ -35,11 +35,10 @@ use super::page_visit::{PageVisit, status_of};
 use super::text::short;
 use crate::domain::annotations::{Tier, Unannotated};
 use crate::domain::id::is_name;
-use crate::domain::server::ConnectionState;
 use crate::domain::tenant::Action;
 use crate::domain::tool::{Definition, PinState};
 use crate::faces::query::params::{ParamNames, Params};
-use crate::faces::query::server::{connection, last_error, wants_login};
+use crate::faces::query::server::{connection, is_connected, last_error};
 use crate::gateway::{GatewayError, ServerState, ServerView, ToolView};
 
 /// Parameters of the page.
@@ -230,7 +229,7 @@ fn line(visit: &PageVisit, server: &ServerView, tools: Option<&ServerState>) -> 
         state,
         tone,
         connection: connection(server).to_owned(),
-        is_connected: !wants_login(server) && server.connection == ConnectionState::Connected,
+        is_connected: is_connected(server),
         last_ok: server.last_ok_at.map(|at| Moment::new(at, visit.now())),
         error: last_error(server).map(|error| short(&error, ERROR_CHARS_MAX)),
         approved: tools.map_or(0, |tools| tools.approved),

@@ -18,6 +18,11 @@ pub(in crate::faces) fn connection(server: &ServerView) -> &str {
     if wants_login(server) { LoginState::LoginRequired.as_str() } else { server.connection.as_str() }
 }
 
+/// Returns whether the gateway is connected to a server, and logged in where it wants that.
+pub(in crate::faces) fn is_connected(server: &ServerView) -> bool {
+    !wants_login(server) && server.connection == ConnectionState::Connected
+}
+
 /// Returns the last errors of a server and of its prompts and resources, joined; `None` without any.
 pub(in crate::faces) fn last_error(server: &ServerView) -> Option<String> {
     let both: Vec<&str> =

@@ -10,7 +10,7 @@ use crate::support::{Api, Browser, SESSION, Stage, Tenant, Tool, Upstream, Visit
 /// Notices on a page.
 const NOTICES: &str =
     "[...document.querySelectorAll('p.notice[role=status]')].map(notice => notice.textContent).join()";
-const FILLED: &str = "What you typed before is in the form again; nothing was sent.";
+const FILLED: &str = "What you typed before is in the form again; it was not sent again.";
 const WITHOUT_SECRETS: &str = " Fields that may hold secrets are empty.";
 /// Text that the script keeps in the tab.
 const STORED: &str = "sessionStorage.getItem('mcpproxy-form') ?? ''";

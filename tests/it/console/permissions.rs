@@ -145,6 +145,7 @@ async fn a_request_is_allowed_here_and_its_call_runs_once() {
             "<dt>consent.consumed</dt><dd>The permission is used up: the call is under way.</dd>",
             "<dt>consent.succeeded</dt><dd>The call ran.</dd>",
             "<dt>Policy</dt><dd>asked: a person has to allow",
+            "<dt>success</dt><dd>The server answered",
         ];
         all.iter().all(|step| page.contains(step)) && attributes(&page, "href").contains(&path_of(&id))
     };

@@ -103,9 +103,9 @@ async fn a_server_is_switched_and_quarantined() {
         failed.expect(status);
         attributes(failed.text.split("<main").nth(1).unwrap(), "href")
     };
-    assert_eq!(links("up/refresh", 409).await, ["/console/servers/up"]);
+    assert_eq!(links("up/refresh", 409).await, ["/console/servers", "/console/servers/up"]);
     assert_eq!(links("none/refresh", 404).await, ["/console/servers"]);
-    assert_eq!(links("up/tools/none/block", 404).await, ["/console/servers/up"]);
+    assert_eq!(links("up/tools/none/block", 404).await, ["/console/servers", "/console/servers/up"]);
     tenant.platform.patch("/api/v1/servers/up", &json!({"enabled": true})).await.expect(200);
     let foreign = visitor.send(visitor.form("/console/servers/up/disable", &[])).await;
     foreign.expect(403);

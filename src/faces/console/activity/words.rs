@@ -43,7 +43,10 @@ pub(super) fn of(row: &ActivityRow, steps: &[ActivityRow]) -> Vec<Word> {
         };
         word("Policy", means)
     });
-    let mut words: Vec<Word> = [variant, tier, ruling].into_iter().flatten().collect();
+    let (shown, _) = super::status_of_record(row);
+    let status = super::status_words().into_iter().find(|(status, ..)| *status == shown);
+    let status = status.map(|(status, _, means)| word(status, means));
+    let mut words: Vec<Word> = [status, variant, tier, ruling].into_iter().flatten().collect();
     let is_step = |step: &&ActivityRow| step.kind == RecordKind::Consent.as_str();
     for tool in steps.iter().chain([row]).filter(is_step).filter_map(|step| step.tool.as_deref()) {
         let state = tool.strip_prefix("consent.").and_then(ConsentState::parse);

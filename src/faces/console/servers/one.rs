@@ -21,7 +21,7 @@ use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::{LongText, short};
 use crate::faces::query::cursor::{CursorPage, DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
 use crate::faces::query::params::{ParamNames, Params};
-use crate::faces::query::server::{connection, last_error, wants_login};
+use crate::faces::query::server::{connection, is_connected, last_error, wants_login};
 use crate::gateway::{GatewayError, ServerView, ToolView};
 use crate::store::ConnectionRow;
 
@@ -104,6 +104,8 @@ struct ServerPage {
     state: &'static str,
     tone: &'static str,
     connection: String,
+    /// True if the server is connected, and wants no login of people.
+    is_connected: bool,
     era: Option<String>,
     last_ok: Option<Moment>,
     created: Moment,
@@ -242,6 +244,7 @@ fn described(
         state,
         tone,
         connection: connection(server).to_owned(),
+        is_connected: is_connected(server),
         era: server.era.as_ref().map(|era| era_shown(era.known(), era.as_str())),
         last_ok: server.last_ok_at.map(|at| Moment::new(at, visit.now())),
         created: Moment::new(server.created_at, visit.now()),

@@ -77,7 +77,7 @@
     notice.className = 'notice';
     notice.setAttribute('role', 'status');
     document.querySelector('main').prepend(notice);
-    notice.textContent = 'What you typed before is in the form again; nothing was sent.';
+    notice.textContent = 'What you typed before is in the form again; it was not sent again.';
     const secret = mine.querySelector('[data-keep="no"]:not([type="hidden"])');
     if (secret) notice.textContent += ' Fields that may hold secrets are empty.';
   }
@@ -128,16 +128,16 @@
   line.append(said);
   document.querySelector('main').prepend(line);
   let isCount = false; // what is said is the number of requests
-  const say = (text) => {
+  const say = (text, ...more) => {
     isCount = false;
-    if (said.textContent !== text) said.textContent = text;
+    if (said.textContent !== text) said.replaceChildren(text, ...more);
   };
   const stop = (text) => {
     isStopped = true;
     clearTimeout(timer);
     hangUp();
     const again = document.createElement('a');
-    again.href = location.href;
+    again.href = location.pathname + location.search; // a link to a part of this page would load nothing
     again.textContent = 'Load it again';
     again.addEventListener('click', () => {
       if (filled) keep(filled, true);
@@ -189,6 +189,12 @@
     if (!said.parentNode) place.prepend(said);
     return said;
   };
+  const becameOf = (card) => {
+    const link = document.createElement('a');
+    link.href = `/console/permissions?request=${card.id.slice('card-'.length)}`;
+    link.textContent = 'What became of it';
+    return link;
+  };
   const remove = (node) => {
     if (node.contains(document.activeElement)) {
       // somebody is at it: it stays, and says that it is over
@@ -198,15 +204,11 @@
       for (const button of form.querySelectorAll('button')) button.disabled = true;
       const over = note(form, 'This has ended or was decided meanwhile. Nothing can be sent any more. ');
       const card = form.closest('article');
-      if (!card) return;
-      const link = document.createElement('a');
-      link.href = `/console/permissions?request=${card.id.slice('card-'.length)}`;
-      link.textContent = 'What became of it';
-      over.append(link);
+      if (card) over.append(becameOf(card));
       return;
     }
     const heading = node.matches?.('article.card') && node.querySelector('h2');
-    if (heading) say(`Not waiting any more: ${heading.textContent}`);
+    if (heading) say(`Not waiting any more: ${heading.textContent}. `, becameOf(node));
     node.remove();
     if (node.id) movedAt = performance.now();
   };
@@ -315,6 +317,7 @@
   };
   if (kind === 'permissions') {
     const drafts = stored(DRAFTS)?.drafts ?? {};
+    store(DRAFTS, null);
     for (const field of comments()) if (drafts[field.id]) field.value = drafts[field.id];
     document.addEventListener('submit', (event) => {
       if (!event.target.closest('header')) keepDrafts(event.target);

@@ -1,5 +1,7 @@
 //! Form of a tool's arguments, made from its input schema, and the arguments that a filled-in form stands for.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use crate::domain::json;
@@ -323,11 +325,13 @@ fn example_within(schema: &str, depth: usize) -> Option<String> {
 /// Returns an example of an object: with the properties that it needs, else with its first ones.
 fn example_object(schema: &str, depth: usize) -> String {
     let [properties, required] = json::find_members(schema, ["properties", "required"]).unwrap_or_default();
-    let required: Vec<String> = required.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
+    let required: HashSet<String> =
+        required.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
     let all = json::top_level_members(properties.unwrap_or("{}")).unwrap_or_default();
-    let is_needed = |name: &str| required.is_empty() || required.iter().any(|needed| needed == name);
+    let is_needed = |name: &str| required.is_empty() || required.contains(name);
     let members: Vec<String> = all
         .iter()
+        .take(FIELDS_MAX)
         .filter(|property| is_needed(&property.name))
         .filter_map(|property| Some((&property.name, example_within(property.value, depth - 1)?)))
         .take(EXAMPLE_MEMBERS_MAX)
