@@ -19,8 +19,9 @@ const SAVE: &str = "form[data-keep] button:not([formaction])";
 
 /// Rules that nobody else has.
 const RULES: &str = r#"[{"id": "mine", "effect": "deny", "match": {"tool": "zoo:*"}}]"#;
-/// What the line at the top of a page says, and its link.
+/// Text of the line at the top of a page.
 const SAID: &str = "document.querySelector('p.live [role=status]').textContent";
+/// Click on the link of that line.
 const LOAD_AGAIN: &str = "document.querySelector('p.live a').click()";
 
 /// A tenant with a server whose tool takes a password, and a request that waits; an admin in a browser.
