@@ -100,6 +100,17 @@ impl Tier {
     }
 }
 
+/// Returns what the settings of a key lack before its client may approve reads by itself, as arguments of `--set`: with less, tools that say
+/// nothing of themselves run as reads. `None` if they lack nothing. `is_strict` is `strict_server_validation`, `unannotated` the word of
+/// `unannotated_tools`.
+pub fn lacks_for_reads(is_strict: bool, unannotated: &str) -> Option<&'static str> {
+    match (is_strict, unannotated == Unannotated::Distrust.as_str()) {
+        (true, true) => None,
+        (true, false) => Some("unannotated_tools=distrust"),
+        (false, _) => Some("strict_server_validation=true --set unannotated_tools=distrust"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

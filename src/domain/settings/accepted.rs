@@ -72,6 +72,11 @@ pub fn accepted(name: &str) -> Option<String> {
     }
 }
 
+/// Returns whether a setting of this scope accepts a value. `null`, which inherits, is accepted by each; an unknown name accepts none.
+pub fn accepts(name: &str, value: &Value, scope: Scope) -> bool {
+    check_value(name, value, scope).is_ok()
+}
+
 /// Returns a description of the values of a setting without fixed words; `None` for a name that this scope does not have.
 fn expected(name: &str, scope: Scope) -> Option<&'static str> {
     Some(match name {

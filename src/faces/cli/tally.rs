@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use serde_json::Value;
 
 use super::output::text;
-use crate::domain::annotations::{Annotations, Tier, Unannotated};
+use crate::domain::annotations::{Annotations, Tier, Unannotated, lacks_for_reads};
 
 /// Numbers of tools. The tiers count tools with annotations only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,19 +78,15 @@ impl ToolTally {
             _ => format!("{number} tools do not say whether they only read"),
         };
         let is_strict = settings.get("strict_server_validation") != Some(&Value::Bool(false));
-        if text(settings, "unannotated_tools") == Unannotated::Distrust.as_str() && is_strict {
+        let Some(set) = lacks_for_reads(is_strict, &text(settings, "unannotated_tools")) else {
             return Some(Meaning::Safe(format!(
                 "{silent}: unannotated_tools is distrust, so call_tool_read is refused for them"
             )));
-        }
+        };
         let id = text(status, "key_id");
         let (whose, id) = match status.get("tools").is_some_and(Value::is_object) {
             true => ("this key", if id.is_empty() { id } else { format!(" {id}") }),
             false => ("a key with the tenant's settings", String::new()),
-        };
-        let set = match is_strict {
-            true => "unannotated_tools=distrust",
-            false => "strict_server_validation=true --set unannotated_tools=distrust",
         };
         Some(Meaning::Open(format!(
             "{silent}: {whose} may run them with call_tool_read, which IDEs may approve unasked; an admin refuses that with \

@@ -93,6 +93,13 @@ struct ServersPage {
     next: Option<String>,
 }
 
+impl ServersPage {
+    /// Returns whether the fault of the form that was sent is that of a field.
+    fn is_faulty(&self, field: &str) -> bool {
+        self.again.as_ref().is_some_and(|again| again.is_about(field))
+    }
+}
+
 /// Returns the path of a server's page.
 fn href_of(name: &str) -> String {
     format!("{}/{name}", Section::Servers.href())

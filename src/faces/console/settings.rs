@@ -10,7 +10,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use self::fields::{SettingField, TypedSettings, own_values};
+use self::fields::{SettingFaults, SettingField, TypedSettings, own_values};
 use super::act::{VisitorAct, perform};
 use super::done::{DONE, changed_notice, notice, with_notice};
 use super::nav::{Nav, Section};
@@ -39,8 +39,10 @@ struct SettingsPage {
     fields: Vec<SettingField>,
     /// Settings that were changed since the form was made; `None` if it was in time.
     conflict: Option<Vec<String>>,
-    /// Reason why the form was not accepted; `None` if it was.
+    /// Reason why the form was not accepted, beside those of its fields; `None` without one.
     failure: Option<String>,
+    /// Names of the settings whose values were not accepted, in the order of the page.
+    faulty: Vec<&'static str>,
     /// Notice of what the visitor has just done; `None` without one.
     done: Option<String>,
 }
@@ -54,15 +56,15 @@ enum FormAgain {
         /// Changes that the form asks for.
         patch: Map<String, Value>,
     },
-    /// A value was not accepted.
+    /// The form was not accepted.
     Faulty {
         /// Values that the tenant set itself when the form was made.
         was: Map<String, Value>,
         /// Version that the form was made for; `None` if it names none.
         version: Option<i64>,
-        /// Setting whose value was not accepted; `None` for another fault.
-        field: Option<String>,
-        /// Reason.
+        /// Values that were not accepted.
+        faults: SettingFaults,
+        /// Reason, where it is no value of a setting.
         message: String,
     },
 }
@@ -87,31 +89,34 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
         fields: Vec::new(),
         conflict: None,
         failure: None,
+        faulty: Vec::new(),
         done: notice(visit, &params),
     };
     let mut was = own_values(&read);
     let warning = tools_warning(visit, &was).await?;
-    let (typed, status, faulty) = match again {
-        None => (TypedSettings::new(), StatusCode::OK, None),
+    let mut faults = SettingFaults::new();
+    let (typed, status) = match again {
+        None => (TypedSettings::new(), StatusCode::OK),
         Some(FormAgain::Late { was: before, patch }) => {
             page.conflict = Some(differing(settings::names_of_tenants(), &before, &was));
-            (fields::typed_of(&patch), StatusCode::CONFLICT, None)
+            (fields::typed_of(&patch), StatusCode::CONFLICT)
         }
-        Some(FormAgain::Faulty { was: before, version, field, message }) => {
+        Some(FormAgain::Faulty { was: before, version, faults: found, message }) => {
             // whoever changes settings meanwhile is noticed when the form is sent again
             if let Some(version) = version {
                 (page.version, was) = (version, before);
             }
-            let message = field.as_deref().map_or(message.clone(), |field| fields::fault(field, &message));
-            page.failure = Some(message);
-            (fields::typed(|name| visit.field(name).to_owned()), StatusCode::BAD_REQUEST, field)
+            page.failure = found.is_empty().then_some(message);
+            faults = found;
+            (fields::typed(|name| visit.field(name).to_owned()), StatusCode::BAD_REQUEST)
         }
     };
     page.was = Value::Object(was).to_string();
     page.fields =
         settings::names_of_tenants().filter_map(|name| SettingField::of(name, &read, &typed)).collect();
-    if let Some(field) = page.fields.iter_mut().find(|field| faulty.as_deref() == Some(field.name)) {
-        field.fault.clone_from(&page.failure);
+    for field in &mut page.fields {
+        field.fault = faults.remove(field.name);
+        page.faulty.extend(field.fault.is_some().then_some(field.name));
     }
     if let Some(field) = page.fields.iter_mut().find(|field| field.name == ALLOWED_TOOLS) {
         field.warning = warning;
@@ -150,11 +155,12 @@ pub(super) async fn update(visit: PageVisit) -> Response {
     let was = was(&visit);
     let patch = fields::patch(|name| visit.field(name).to_owned(), &was);
     let asked = patch.as_ref().ok().cloned().unwrap_or_default();
+    let faults = patch.as_ref().err().cloned().unwrap_or_default();
     match changed(&visit, patch).await {
         Err(GatewayError::Conflict(_)) => show_again(visit, FormAgain::Late { was, patch: asked }).await,
-        Err(GatewayError::Invalid { field, message }) => {
+        Err(GatewayError::Invalid { message, .. }) => {
             let version = visit.field("version").parse().ok();
-            show_again(visit, FormAgain::Faulty { was, version, field, message }).await
+            show_again(visit, FormAgain::Faulty { was, version, faults, message }).await
         }
         Ok(()) => Redirect::to(&href_after(&visit, &asked).await).into_response(),
         Err(error) => visit.failed(Section::Settings, &error),
@@ -169,7 +175,7 @@ async fn show_again(visit: PageVisit, again: FormAgain) -> Response {
 
 async fn changed(
     visit: &PageVisit,
-    patch: Result<Map<String, Value>, GatewayError>,
+    patch: Result<Map<String, Value>, SettingFaults>,
 ) -> Result<(), GatewayError> {
     let version = visit.field("version").parse::<i64>();
     let version =
@@ -180,6 +186,11 @@ async fn changed(
         sent.insert("version".to_owned(), Value::from(*version));
         act.sent = Some(Value::Object(sent));
     }
+    // the record tells the first fault, as that of REST does
+    let patch = patch.map_err(|faults| {
+        let (name, message) = faults.into_iter().next().unwrap_or_default();
+        GatewayError::invalid(name, message)
+    });
     let (gateway, caller) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()));
     let work = async move {
         let (patch, version) = (patch?, version?);

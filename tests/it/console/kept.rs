@@ -10,8 +10,19 @@ use crate::support::{Api, Browser, SESSION, Stage, Tenant, Tool, Upstream, Visit
 /// Notices on a page.
 const NOTICES: &str =
     "[...document.querySelectorAll('p.notice[role=status]')].map(notice => notice.textContent).join()";
-const FILLED: &str = "What you typed before is in the form again; it was not sent again.";
-const WITHOUT_SECRETS: &str = " Fields that may hold secrets are empty.";
+const FILLED: &str = "What you typed before is in the form again; it was not sent again. Go to the form";
+const WITHOUT_SECRETS: &str = "What you typed before is in the form again; it was not sent again. \
+    Fields that may hold secrets are empty. Go to the form";
+/// Whether the link of the notice leads to a form with the mark.
+const LEADS_TO_FORM: &str =
+    "document.querySelector(document.querySelector('p.notice a').hash).matches('form[data-keep]')";
+/// Whether the line of the script is in sight at the end of the page, and over nothing that can be pressed.
+const SAID_AT_THE_END: &str = "(() => {
+    scrollTo(0, document.documentElement.scrollHeight);
+    const line = document.querySelector('p.live').getBoundingClientRect();
+    const last = [...document.querySelectorAll('main button, main a')].filter(at => !at.closest('p.live')).at(-1);
+    return line.top > 0 && line.bottom <= innerHeight && last.getBoundingClientRect().bottom <= line.top;
+})()";
 /// Text that the script keeps in the tab.
 const STORED: &str = "sessionStorage.getItem('mcpproxy-form') ?? ''";
 /// Button that saves the policy.
@@ -174,8 +185,9 @@ async fn what_was_typed_is_in_the_form_after_the_login() {
         // a key that is mistyped changes nothing about it
         desk.log_in(&mistyped).await;
         desk.log_in(&admin).await;
-        let notice = if secret.is_empty() { FILLED.to_owned() } else { format!("{FILLED}{WITHOUT_SECRETS}") };
+        let notice = if secret.is_empty() { FILLED } else { WITHOUT_SECRETS };
         assert_eq!(desk.browser.evaluate(NOTICES).await, notice, "{path}");
+        assert_eq!(desk.browser.evaluate(LEADS_TO_FORM).await, true, "{path}");
         for (field, text) in &kept {
             assert_eq!(desk.value(field).await, *text, "{path} {field}");
         }
@@ -230,6 +242,7 @@ async fn a_page_that_is_logged_out_keeps_its_form_too() {
         }
         desk.end_session().await;
         shows(&mut desk.browser, SAID, json!("Logged out: log in again.")).await;
+        assert_eq!(desk.browser.evaluate(SAID_AT_THE_END).await, true);
         desk.browser.follow(LOAD_AGAIN).await;
         desk.log_in(&admin).await;
         assert_eq!(

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::live::{browser, shows};
 use super::markup::{HOSTILE, assert_harmless, assert_harmless_but, attributes, escaped, form_to, hidden};
 use crate::support::{Api, Mcp, Stage, Upstream, Visitor, settle, upstream};
 
@@ -14,7 +15,7 @@ const INSTALL: [&str; 2] = ["cursor://anysphere.cursor-deeplink/", "vscode:mcp/i
 /// The secret that a page shows.
 fn secret(page: &str) -> &str {
     let (_, rest) = page
-        .split_once("<pre id=\"secret\" tabindex=\"0\" role=\"group\" aria-label=\"The key\">")
+        .split_once("<pre id=\"secret\" data-copy tabindex=\"0\" role=\"group\" aria-label=\"The key\">")
         .expect("a secret");
     rest.split('<').next().unwrap()
 }
@@ -362,4 +363,25 @@ async fn a_key_whose_successor_was_revoked_is_replaced_again() {
     let next = visitor.post(&again, &[]).await;
     next.expect(201);
     with(&stage, secret(&next.text)).get("/api/v1/status").await.expect(200);
+}
+
+#[tokio::test]
+async fn a_new_key_is_copied_with_a_button() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let mut browser = browser(&visitor).await;
+    browser.open(&format!("{}/console/keys", visitor.base)).await;
+    browser.fill("#k-owner", "ada").await;
+    browser.follow("document.querySelector('form[data-keep] button').click()").await;
+    // a browser without a window has no clipboard of its own
+    let listen = "Object.defineProperty(navigator, 'clipboard', {value: {writeText: async (text) => { window.copied = text; }}}); true";
+    assert_eq!(browser.evaluate(listen).await, true);
+    let key = browser.evaluate("document.querySelector('#secret').textContent").await;
+    assert_eq!(browser.evaluate("document.querySelector('#secret + button').textContent").await, "Copy");
+    browser.evaluate("document.querySelector('#secret + button').click()").await;
+    shows(&mut browser, "document.querySelector('#secret + button').textContent", json!("Copied")).await;
+    assert_eq!(browser.evaluate("window.copied").await, key);
+    with(&stage, key.as_str().unwrap()).get("/api/v1/status").await.expect(200);
+    browser.close().await;
 }

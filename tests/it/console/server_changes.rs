@@ -51,7 +51,11 @@ async fn a_server_is_added_by_a_form_and_no_page_shows_its_secrets() {
     assert!(notice_on(&page).starts_with("away is added. It could not be listed: "), "{page}");
     for (fields, status, says) in [
         (vec![("name", "up"), ("kind", "http"), ("url", &*upstream.url)], 409, ""),
-        (vec![("name", "NO NAME"), ("kind", "http"), ("url", &*upstream.url)], 400, "name must be"),
+        (
+            vec![("name", "NO NAME"), ("kind", "http"), ("url", &*upstream.url)],
+            400,
+            "This name is not accepted.",
+        ),
         (vec![("name", "x"), ("kind", "http")], 400, "needs a url"),
         (vec![("name", "x"), ("kind", "stdio"), ("command", "sh")], 400, "command"),
         (vec![("name", "x"), ("kind", "")], 400, "kind must be"),

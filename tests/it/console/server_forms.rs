@@ -41,6 +41,21 @@ async fn a_form_that_adds_a_server_keeps_what_was_typed() {
     page.expect(400);
     let private = "10.1.2.3 is refused: its address is private. Whoever runs the gateway can permit it with an entry in";
     assert!(page.text.contains(private) && !page.text.contains("the whole address"), "{page:?}");
+    // the field with the fault is marked, and the fault is in its words
+    for (name, url, headers, field, says) in [
+        ("", plain, "", "name", "The server needs a name. It is 1 to 32 of a-z"),
+        ("A b", plain, "", "name", "This name is not accepted. It is 1 to 32 of a-z"),
+        ("new", "", "", "url", "a server of kind http needs a url. Give the whole address"),
+        ("new", plain, "X-Key s3cret", "headers", "A line of the headers has no colon: each is a name,"),
+        ("new", plain, "X: s3cret\nX: s3cret", "headers", "The headers have a name twice."),
+    ] {
+        let page = visitor.post("/console/servers/create", &typed(name, url, headers)).await;
+        page.expect(400);
+        assert!(page.text.contains(&format!("<p id=\"fault\">{says}")), "{page:?}");
+        assert!(page.text.contains(&format!("id=\"s-{field}\" aria-invalid=\"true\"")), "{page:?}");
+        assert_eq!(page.text.matches("aria-invalid").count(), 1, "{page:?}");
+        assert!(!page.text.contains("s3cret"), "{page:?}");
+    }
     for url in ["http://h.example/?key=s3cret", "http://u:s3cret@h.example/"] {
         let page = visitor.post("/console/servers/create", &typed("NO NAME", url, "")).await;
         page.expect(400);
@@ -99,6 +114,7 @@ async fn a_form_of_settings_keeps_what_was_typed() {
         page.text.contains("limits.queue must be a whole number") && page.text.contains("now 9"),
         "{page:?}"
     );
+    assert!(page.text.contains("id=\"s-queue\" aria-invalid=\"true\""), "{page:?}");
     assert_kept(&page, "many");
     // somebody else is faster
     tenant.platform.patch("/api/v1/servers/up", &json!({"limits": {"queue": 4}})).await.expect(200);

@@ -180,6 +180,22 @@ async fn a_changed_tool_is_reviewed_and_approved_by_its_pin() {
         assert_eq!(notice_on(&page), notice);
         assert!(page.contains(&format!("\">{state}</span>")) && form_to(&page, button).is_some(), "{page}");
     }
+    // the buttons of the list lead back to it
+    let server = visitor.get("/console/servers/up?limit=1&cursor=b3RoZXI").await.text;
+    assert_eq!((&*hidden(&server, "from"), &*hidden(&server, "cursor")), ("list", "b3RoZXI"), "{server}");
+    for (verb, notice) in
+        [("block", "t is blocked."), ("unblock", "The block of t is lifted. Its state is approved.")]
+    {
+        let fields = [named, ("from", "list"), ("cursor", "b3RoZXI")];
+        let done = visitor.post(&format!("/console/servers/up/tools/{verb}"), &fields).await;
+        assert_eq!(led_to(&done), (303, "/console/servers/up?cursor=b3RoZXI"));
+        let page = visitor.get(done.header("location")).await.text;
+        assert_eq!(notice_on(&page), notice);
+        assert!(
+            page.contains("<link rel=\"canonical\" href=\"/console/servers/up?cursor=b3RoZXI\">"),
+            "{page}"
+        );
+    }
     for (path, status) in [("t/explode", 404), ("none/block", 404), ("%00/block", 404)] {
         visitor.post(&format!("/console/servers/up/tools/{path}"), &[]).await.expect(status);
     }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::href_of;
-use crate::domain::annotations::Unannotated;
+use crate::domain::annotations::lacks_for_reads;
 use crate::domain::id::KeyId;
 use crate::domain::known_client::KnownClient;
 use crate::domain::tenant::Action;
@@ -98,18 +98,13 @@ pub(super) async fn new_key(
     visit.show(StatusCode::CREATED, &page).await
 }
 
-/// Returns the settings that a key lacks for a client that approves reads by itself; `None` if it has them. What cannot be read is missing.
+/// Returns the settings that a key lacks for a client that approves reads by itself, as arguments of `--set`; `None` if it has them. What
+/// cannot be read is missing.
 async fn missing(visit: &PageVisit, id: KeyId) -> Option<&'static str> {
     let read = visit.gateway().tenants.read_settings(visit.caller(), Some(id)).await.unwrap_or_default();
     let value = |name: &str| read.get(name).and_then(|member| member.get("value"));
     let is_strict = value("strict_server_validation").and_then(Value::as_bool) != Some(false);
-    let distrusts =
-        value("unannotated_tools").and_then(Value::as_str) == Some(Unannotated::Distrust.as_str());
-    match (is_strict, distrusts) {
-        (true, true) => None,
-        (true, false) => Some("--set unannotated_tools=distrust"),
-        (false, _) => Some("--set strict_server_validation=true --set unannotated_tools=distrust"),
-    }
+    lacks_for_reads(is_strict, value("unannotated_tools").and_then(Value::as_str).unwrap_or_default())
 }
 
 fn setup(client: KnownClient, url: &str, secret: &str) -> ClientSetup {

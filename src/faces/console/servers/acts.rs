@@ -7,6 +7,7 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use super::fields::{can_be_mended, recorded};
+use super::one::href_of_page;
 use super::verbs::{ServerVerb, ToolVerb};
 use super::{
     add, add_again, change, href_of, href_of_tool, import, needs_name, notices, overrides, settings, tool,
@@ -126,7 +127,7 @@ fn known(name: &str) -> Option<String> {
     is_name(name).then(|| name.to_owned())
 }
 
-/// Does something about the tool that the form names, and shows it.
+/// Does something about the tool that the form names, and shows it, or the list that the form is of.
 pub(in crate::faces::console) async fn on_named_tool(
     Path((name, verb)): Path<(String, String)>,
     visit: PageVisit,
@@ -135,15 +136,18 @@ pub(in crate::faces::console) async fn on_named_tool(
     on_tool(Path((name, tool, verb)), visit).await
 }
 
-/// Does something about a tool, and shows it.
+/// Does something about a tool, and shows it, or the list that the form is of.
 pub(in crate::faces::console) async fn on_tool(
     Path((name, tool, verb)): Path<(String, String, String)>,
     visit: PageVisit,
 ) -> Response {
     match act_on_tool(&visit, (&name, &tool), &verb).await {
         Ok(notice) => {
-            let to = with_notice(&visit, &href_of_tool(&name, &tool), &notice);
-            visit.answer_act(Section::Servers, &to, Ok(()))
+            let to = match visit.field("from") {
+                "list" => href_of_page(&name, visit.field("cursor")),
+                _ => href_of_tool(&name, &tool),
+            };
+            visit.answer_act(Section::Servers, &with_notice(&visit, &to, &notice), Ok(()))
         }
         Err(error) => {
             let error = overrides::in_words_of_form(error);

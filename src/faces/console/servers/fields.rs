@@ -30,10 +30,11 @@ pub(super) fn headers(lines: &str) -> Result<Map<String, Value>, GatewayError> {
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let split = line.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
         let (name, value) = split.ok_or_else(|| {
-            GatewayError::invalid("headers", "headers must have a line for each header: Name: value")
+            let says = "A line of the headers has no colon: each is a name, a colon and a value, such as X-Team: web.";
+            GatewayError::invalid("headers", says)
         })?;
         if found.insert(name.to_owned(), Value::from(value)).is_some() {
-            return Err(GatewayError::invalid("headers", "headers has a name twice"));
+            return Err(GatewayError::invalid("headers", "The headers have a name twice."));
         }
     }
     Ok(found)
@@ -76,29 +77,35 @@ pub(in crate::faces::console) struct FormNotice {
     pub(in crate::faces::console) changed: Option<Vec<String>>,
     /// Beginning of the sentence about what is not shown again; `None` if all is.
     pub(in crate::faces::console) left_out: Option<&'static str>,
+    /// Name of the field that has the fault; `None` for a fault of no single one.
+    field: Option<String>,
 }
 
 impl FormNotice {
     /// Creates the notice about a fault of the form that was sent.
     pub(in crate::faces::console) fn of(visit: &PageVisit, error: &GatewayError) -> FormNotice {
+        let field = match error {
+            GatewayError::Invalid { field, .. } => field.clone(),
+            _ => None,
+        };
         let (says, next_step) = match error {
             GatewayError::Invalid { field: Some(field), message } => {
-                let foreign = field_of_other_kind(visit.field("kind"), field, text(visit, field).is_some());
-                match foreign {
-                    Some(fault) => fault,
-                    None if field == "url" => url_fault(&text(visit, "url").unwrap_or_default(), message),
-                    None => (message.clone(), ""),
-                }
+                fault_of_field(visit.field("kind"), (field, text(visit, field)), message)
             }
             error => (error.to_string(), ""),
         };
-        FormNotice { says, next_step, changed: None, left_out: left_out(visit) }
+        FormNotice { says, next_step, changed: None, left_out: left_out(visit), field }
+    }
+
+    /// Returns whether the fault is that of a field.
+    pub(in crate::faces::console) fn is_about(&self, field: &str) -> bool {
+        self.field.as_deref() == Some(field)
     }
 
     /// Creates the notice that somebody else was faster, who changed what these names say. `what` is what was changed, such as `The server`.
     pub(super) fn late(visit: &PageVisit, what: &str, changed: Vec<String>) -> FormNotice {
         let says = format!("{what} was changed meanwhile.");
-        FormNotice { says, next_step: "", changed: Some(changed), left_out: left_out(visit) }
+        FormNotice { says, next_step: "", changed: Some(changed), left_out: left_out(visit), field: None }
     }
 }
 
@@ -130,6 +137,29 @@ fn field_of_other_kind(kind: &str, field: &str, is_given: bool) -> Option<(Strin
         _ => return None,
     };
     Some((says.to_owned(), next_step))
+}
+
+/// Returns the fault of a field in sentences for a person, and what to do about it. `kind`: chosen kind of the server; empty for a form
+/// without one.
+fn fault_of_field(
+    kind: &str,
+    (field, typed): (&str, Option<String>),
+    message: &str,
+) -> (String, &'static str) {
+    const NAME: &str =
+        "It is 1 to 32 of a-z, 0-9 and single hyphens, and starts and ends with a letter or digit.";
+    if let Some(fault) = field_of_other_kind(kind, field, typed.is_some()) {
+        return fault;
+    }
+    match (field, typed) {
+        ("url", typed) => url_fault(&typed.unwrap_or_default(), message),
+        ("name", None) => ("The server needs a name.".to_owned(), NAME),
+        ("name", Some(_)) => ("This name is not accepted.".to_owned(), NAME),
+        ("command", None) => {
+            ("A server of kind stdio needs a program.".to_owned(), "Choose one of the list.")
+        }
+        _ => (message.to_owned(), ""),
+    }
 }
 
 /// Returns the fault of an address in sentences for a person, and what to do about it.
@@ -205,6 +235,20 @@ mod tests {
         );
         let needed = "a server of kind http needs a url";
         assert_eq!(says("", needed), format!("{needed}. {whole}"));
+    }
+
+    #[test]
+    fn faults_of_other_fields_are_sentences() {
+        let says = |kind: &str, field: &str, typed: Option<&str>| {
+            let (says, next_step) =
+                fault_of_field(kind, (field, typed.map(str::to_owned)), "the words of the API");
+            format!("{says} {next_step}")
+        };
+        assert!(says("http", "name", None).starts_with("The server needs a name. It is 1 to 32 of a-z,"));
+        assert!(says("http", "name", Some("A b")).starts_with("This name is not accepted. It is 1 to 32"));
+        assert!(says("stdio", "command", None).starts_with("A server of kind stdio needs a program."));
+        assert!(says("stdio", "headers", Some("X: y")).starts_with("Headers are for a server of kind http."));
+        assert_eq!(says("", "limits.queue", Some("x")), "the words of the API ");
     }
 
     #[test]

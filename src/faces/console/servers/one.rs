@@ -4,6 +4,7 @@ use askama::Template;
 use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
+use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
 use super::{facts, field_of, href_of, href_of_tool, path_of, release, state_of, tone, tool};
@@ -19,7 +20,7 @@ use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::{LongText, short};
-use crate::faces::query::cursor::{CursorPage, DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
+use crate::faces::query::cursor::{CursorPage, DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES, encode};
 use crate::faces::query::params::{ParamNames, Params};
 use crate::faces::query::server::{connection, is_connected, last_error, wants_login};
 use crate::gateway::{GatewayError, ServerView, ToolView};
@@ -99,8 +100,8 @@ struct ServerPage {
     done: Option<String>,
     name: String,
     kind: String,
-    /// Address or command of the server, without secrets.
-    place: Option<String>,
+    /// Address or program of the server, without secrets, after the word for it; `None` without one.
+    place: Option<(&'static str, String)>,
     state: &'static str,
     tone: &'static str,
     connection: String,
@@ -127,6 +128,14 @@ struct ServerPage {
     href: String,
     /// True if the visitor's role may change the server.
     may_change: bool,
+    /// True if the visitor may have the server listed now.
+    may_list: bool,
+    /// True for a program.
+    is_program: bool,
+    /// Address of this page of tools.
+    here: String,
+    /// Cursor of this page of tools; empty for the first page.
+    cursor: String,
     tools: Vec<ToolLine>,
     /// Link to the next page of tools; `None` if there is none.
     next: Option<String>,
@@ -171,6 +180,18 @@ async fn server(visit: &PageVisit, name: &str) -> Result<Response, GatewayError>
     let login = login(visit, &server, &connections);
     let shown = described(visit, (&server, login), &page, &tools);
     visit.show(StatusCode::OK, &ServerPage { done: notice(visit, &params), ..shown }).await
+}
+
+/// Returns the address of a page of a server's tools. `cursor` is empty for the first page.
+pub(super) fn href_of_page(server: &str, cursor: &str) -> String {
+    match cursor {
+        "" => href_of(server),
+        cursor => format!(
+            "{}?{}",
+            href_of(server),
+            Serializer::new(String::new()).append_pair("cursor", cursor).finish()
+        ),
+    }
 }
 
 /// Returns the era of MCP that a server speaks, as its revisions; an era of a later release stays a word.
@@ -232,7 +253,9 @@ fn described(
     let (shown, next) = page.split(tools, |tool| tool.name.clone());
     let (state, tone) = state_of(server);
     let nav = visit.nav(Section::Servers);
-    let here = href_of(&server.name);
+    let href = href_of(&server.name);
+    let cursor = page.after.as_deref().map(encode).unwrap_or_default();
+    let role = visit.caller().role;
     let may_approve = visit.gateway().servers.may_approve(visit.caller(), server);
     ServerPage {
         csrf: nav.csrf.clone(),
@@ -240,7 +263,7 @@ fn described(
         done: None,
         name: server.name.clone(),
         kind: server.kind.as_str().to_owned(),
-        place: server.url.as_deref().map(|url| masked(url).into_owned()).or_else(|| server.command.clone()),
+        place: place(server),
         state,
         tone,
         connection: connection(server).to_owned(),
@@ -257,10 +280,14 @@ fn described(
         buttons: buttons(visit, server),
         login,
         headers: if server.web_page.is_some() { String::new() } else { server.header_names.join(", ") },
-        may_change: visit.caller().role.may(Action::ChangeServers),
-        href: here.clone(),
+        may_change: role.may(Action::ChangeServers),
+        may_list: role.may(Action::ChangeServers) && server.enabled,
+        is_program: server.kind == ServerKind::Stdio,
+        here: href_of_page(&server.name, &cursor),
+        cursor,
         tools: shown.iter().map(|tool| line(visit, (&server.name, may_approve), tool)).collect(),
-        next: next.map(|cursor| format!("{here}?limit={}&cursor={cursor}", page.limit)),
+        next: next.map(|cursor| format!("{href}?limit={}&cursor={cursor}", page.limit)),
+        href,
     }
 }
 
@@ -281,6 +308,12 @@ fn next_step(visit: &PageVisit, server: &ServerView) -> &'static str {
             "Look whether the pages can be reached from the gateway, then press Connect again."
         }
     }
+}
+
+/// Returns the address or the program of a server, after the word for it.
+fn place(server: &ServerView) -> Option<(&'static str, String)> {
+    let address = server.url.as_deref().map(|url| ("Address", masked(url).into_owned()));
+    address.or_else(|| server.command.clone().map(|command| ("Program", command)))
 }
 
 /// Returns the acts that fit the state of a server and the role of the visitor.

@@ -28,6 +28,8 @@ struct LimitField {
     now: Option<String>,
     /// Meaning of the limit, with its unit and its highest value.
     about: String,
+    /// True if the value was not accepted.
+    is_faulty: bool,
 }
 
 /// Content of the form beside the limits; empty unless it is shown again.
@@ -80,6 +82,13 @@ struct SettingsPage {
     typed: TypedChange,
 }
 
+impl SettingsPage {
+    /// Returns whether the fault of the form that was sent is that of a field.
+    fn is_faulty(&self, field: &str) -> bool {
+        self.again.as_ref().is_some_and(|again| again.is_about(field))
+    }
+}
+
 /// Returns the values that the form of a server is made from, by the names that a conflict says.
 fn values_of(server: &ServerView) -> Map<String, Value> {
     let values = [
@@ -109,18 +118,25 @@ pub(super) async fn show(
     let server = question::server(visit, name).await?;
     let values = FormValues::of(visit, values_of(&server), fault);
     let made_from = values.made_from();
-    let limit = |(name, max): (&'static str, u64)| {
-        let field = name_of_limit(name);
-        let (own, value) = (word(&values.now, &field), values.field(&field));
-        LimitField { name, now: (value != own).then(|| sized(name, own)), value, about: about(name, max) }
-    };
-    let mut commands = if server.command.is_some() { commands(visit) } else { Vec::new() };
-    commands.retain(|name| Some(name) != server.command.as_ref());
-    let is_http = server.kind == ServerKind::Http;
     let again = fault.map(|error| match values.is_late {
         true => FormNotice::late(visit, "The server", changed_by_others(&values)),
         false => FormNotice::of(visit, error),
     });
+    let limit = |(name, max): (&'static str, u64)| {
+        let field = name_of_limit(name);
+        let (own, value) = (word(&values.now, &field), values.field(&field));
+        let is_faulty = again.as_ref().is_some_and(|again| again.is_about(&field));
+        LimitField {
+            name,
+            now: (value != own).then(|| sized(name, own)),
+            value,
+            about: about(name, max),
+            is_faulty,
+        }
+    };
+    let mut commands = if server.command.is_some() { commands(visit) } else { Vec::new() };
+    commands.retain(|name| Some(name) != server.command.as_ref());
+    let is_http = server.kind == ServerKind::Http;
     let nav = visit.nav(Section::Servers);
     let page = SettingsPage {
         csrf: nav.csrf.clone(),

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::domain::settings;
-use crate::gateway::GatewayError;
+use crate::domain::settings::{self, Scope};
 
 /// Value to choose.
 pub(super) struct SettingOption {
@@ -42,6 +41,9 @@ pub(super) struct SettingField {
     /// Warning about the value in force; `None` without one.
     pub(super) warning: Option<String>,
 }
+
+/// Reasons why values of a form were not accepted, by the names of settings.
+pub(super) type SettingFaults = BTreeMap<&'static str, String>;
 
 /// Values in a form that is shown again, by the names of settings. The other fields have what the tenant has.
 pub(super) type TypedSettings = BTreeMap<&'static str, String>;
@@ -118,14 +120,6 @@ pub(super) fn own_values(read: &Map<String, Value>) -> Map<String, Value> {
     own.filter_map(|(name, member)| Some((name.clone(), member.get("value")?.clone()))).collect()
 }
 
-/// Returns why the value of a field was not accepted. What the API says of `null` is said of an empty field.
-pub(super) fn fault(name: &str, message: &str) -> String {
-    match settings::accepted(name) {
-        Some(_) => wrong(name),
-        None => message.to_owned(),
-    }
-}
-
 fn wrong(name: &str) -> String {
     format!("{name} must be {}; leave it empty to inherit", accepts(name))
 }
@@ -144,25 +138,30 @@ pub(super) fn typed_of(patch: &Map<String, Value>) -> TypedSettings {
 /// Returns the changes that a form asks for, beside the values that the tenant had when the form was made.
 ///
 /// # Errors
-/// [`GatewayError::Invalid`] for a field that is no JSON where one is needed.
+/// Each field whose value is not accepted. What the API says of `null` is said of an empty field.
 pub(super) fn patch(
     field: impl Fn(&str) -> String,
     was: &Map<String, Value>,
-) -> Result<Map<String, Value>, GatewayError> {
-    let mut patch = Map::new();
+) -> Result<Map<String, Value>, SettingFaults> {
+    let (mut patch, mut faults) = (Map::new(), SettingFaults::new());
     for name in settings::names_of_tenants() {
         let given = field(name);
-        let given = given.trim();
-        let value = match settings::words(name) {
-            _ if given.is_empty() => Value::Null,
-            Some(_) => Value::from(given),
-            None => serde_json::from_str(given).map_err(|_| GatewayError::invalid(name, wrong(name)))?,
+        let value = match (given.trim(), settings::words(name)) {
+            ("", _) => Some(Value::Null),
+            (given, Some(_)) => Some(Value::from(given)),
+            (given, None) => serde_json::from_str(given).ok(),
         };
-        if value != *was.get(name).unwrap_or(&Value::Null) {
-            patch.insert(name.to_owned(), value);
+        match value {
+            Some(value) if value == *was.get(name).unwrap_or(&Value::Null) => {}
+            Some(value) if settings::accepts(name, &value, Scope::Tenant) => {
+                patch.insert(name.to_owned(), value);
+            }
+            _ => {
+                faults.insert(name, wrong(name));
+            }
         }
     }
-    Ok(patch)
+    if faults.is_empty() { Ok(patch) } else { Err(faults) }
 }
 
 #[cfg(test)]
@@ -186,26 +185,32 @@ mod tests {
                 let found = given.iter().find(|(known, _)| *known == name);
                 found.map(|(_, value)| (*value).to_owned()).unwrap_or_default()
             };
-            patch(field, &was).map(Value::Object).map_err(|error| error.to_string())
+            patch(field, &was).map(Value::Object)
         };
         let same = [("max_operation", "read"), ("rate_limit", "5"), ("allowed_tools", "[\"a:*\"]")];
         assert_eq!(changed(&same), Ok(json!({})));
         let other = [("max_operation", "write"), ("rate_limit", " 7 "), ("in_band_answers", "false")];
         let expected = json!({"max_operation": "write", "rate_limit": 7, "in_band_answers": false, "allowed_tools": null});
         assert_eq!(changed(&other), Ok(expected));
-        let fault = changed(&[("rate_limit", "many")]).unwrap_err();
+        let faults = [
+            ("rate_limit", "many"),
+            ("activity_retention_days", "4000"),
+            ("policy_mode", "loud"),
+            ("host_prompts", "write"),
+            ("response_limit", "100"),
+        ];
+        let faults = changed(&faults).unwrap_err();
+        let (names, sentences): (Vec<&str>, Vec<String>) = faults.into_iter().unzip();
+        assert_eq!(names, ["activity_retention_days", "host_prompts", "policy_mode", "rate_limit"]);
         assert_eq!(
-            fault,
+            sentences[3],
             "rate_limit must be a whole number of attempts per minute, at least 1; leave it empty to inherit"
         );
-        let of_null = "activity_retention_days must be a whole number of days from 1 to 3650, or null";
         assert_eq!(
-            super::fault("activity_retention_days", of_null),
+            sentences[0],
             "activity_retention_days must be a whole number of days from 1 to 3650; leave it empty to inherit"
         );
-        assert_eq!(super::fault("version", "the form has no version"), "the form has no version");
-        let fault = changed(&[("host_prompts", "write")]).unwrap_err();
-        assert!(fault.starts_with(r#"host_prompts must be a JSON list, such as ["write"]: "#), "{fault}");
+        assert!(sentences[1].starts_with(r#"host_prompts must be a JSON list, such as ["write"]: "#));
     }
 
     #[test]

@@ -9,6 +9,7 @@
  *   - what was typed into a form with data-keep is in it again after the end of its session: the server marks the pages that say that
  *     nothing was done (data-form-lost),
  *   - exact times in hover texts, and those with data-exact, have the visitor's local time beside UTC; times within sentences are UTC alone,
+ *   - a text with data-copy has a button that copies it,
  *   - j and k move between permission requests, a and d from a request to its buttons. A button is pressed as any other.
  * A part is asked for at most every 2 s, never while the page is hidden or paused, and less often after errors. Nothing is asked any
  * more once the session has ended. What comes is the same page, written by the server's templates; it is read without running
@@ -77,9 +78,13 @@
     notice.className = 'notice';
     notice.setAttribute('role', 'status');
     document.querySelector('main').prepend(notice);
-    notice.textContent = 'What you typed before is in the form again; it was not sent again.';
+    notice.textContent = 'What you typed before is in the form again; it was not sent again. ';
     const secret = mine.querySelector('[data-keep="no"]:not([type="hidden"])');
-    if (secret) notice.textContent += ' Fields that may hold secrets are empty.';
+    if (secret) notice.textContent += 'Fields that may hold secrets are empty. ';
+    const link = document.createElement('a');
+    mine.id ||= 'kept';
+    [link.href, link.textContent] = [`#${mine.id}`, 'Go to the form'];
+    notice.append(link);
   }
   document.addEventListener('submit', (event) => {
     if (event.defaultPrevented) return;
@@ -401,6 +406,22 @@
       if (isWanted || kind === 'overview') want();
     }
   });
+
+  /* texts to be copied; browsers let a page do that over https and on their own machine alone */
+  for (const text of navigator.clipboard ? document.querySelectorAll('[data-copy]') : []) {
+    const button = document.createElement('button');
+    [button.type, button.className, button.textContent] = ['button', 'plain', 'Copy'];
+    button.addEventListener('click', async () => {
+      try {
+        await navigator.clipboard.writeText(text.textContent);
+        button.textContent = 'Copied';
+      } catch {
+        button.textContent = 'The browser lets nothing be copied: select the text';
+      }
+      say(button.textContent);
+    });
+    text.after(button);
+  }
 
   /* keys */
   document.addEventListener('keydown', (event) => {
