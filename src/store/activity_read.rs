@@ -7,7 +7,7 @@ use sqlx::{FromRow, Postgres, QueryBuilder};
 use ulid::Ulid;
 use uuid::Uuid;
 
-use super::activity_write::columns_but;
+use super::activity_columns::columns_but;
 use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::activity::{RecordKind, Source, Status, time_of};

@@ -9,8 +9,8 @@ use sqlx::postgres::PgRow;
 use sqlx::{FromRow, Row};
 use uuid::Uuid;
 
+use super::activity_columns::columns_but;
 use super::activity_read::{ActivityFilter, ActivityRow, push_filter};
-use super::activity_write::columns_but;
 use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;

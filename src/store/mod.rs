@@ -5,6 +5,7 @@
 //! tenants, even when the deployment's URL is a superuser's. Activity records are opened by a database function that
 //! checks the role itself. LISTEN, migrations and partition upkeep use connections of their own.
 
+mod activity_columns;
 mod activity_find;
 mod activity_minutes;
 mod activity_past;
@@ -199,8 +200,11 @@ impl Store {
         let direct = connect_options(&options.direct_url, options.statement_cache)?;
         // `open_activity` may run without a transaction of its own and needs a statement timeout at the server all the
         // same; a pooler would refuse the option, or keep it for the session of another client
-        let bound =
-            [("statement_timeout", tx::commit_statement_max(options.commit_max).as_millis().to_string())];
+        // and its statements are the same for any values: Postgres plans each once, and not six times
+        let bound = [
+            ("statement_timeout", tx::commit_statement_max(options.commit_max).as_millis().to_string()),
+            ("plan_cache_mode", "force_generic_plan".to_owned()),
+        ];
         let is_direct = options.url == options.direct_url;
         let writing = if is_direct { pooled.clone().options(bound) } else { pooled.clone() };
         let pool = |connections: u32, options: &PgConnectOptions| {

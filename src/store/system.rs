@@ -6,7 +6,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 use sqlx::{AssertSqlSafe, FromRow};
 use uuid::Uuid;
 
-use super::activity_write::columns_but;
+use super::activity_columns::columns_but;
 use super::tx::{Lane, TxAccess};
 use super::wear_off::Silence;
 use super::{Store, StoreError};
