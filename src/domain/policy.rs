@@ -29,7 +29,7 @@ pub use decision::{Decision, PolicyLayer, Ruling, TraceStep};
 pub use evaluate::{PolicyCall, PolicyLayers, Remembered};
 pub use file::read_file;
 pub use past::PastDecision;
-pub use read::{PolicyDocument, PolicyFault};
+pub use read::{PolicyDocument, PolicyFault, SELECTORS};
 use selectors::{Filter, Selectors};
 use when::When;
 

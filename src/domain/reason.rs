@@ -21,6 +21,7 @@ use super::web_page::plan::FormPlan;
 pub use action::CallAction;
 pub use key::ActionKey;
 pub use refused::{denial, turn_ended, whole_seconds};
+pub use texts::risk_reasons;
 
 /// Most languages of a header that are looked at.
 const ACCEPTED_MAX: usize = 10;

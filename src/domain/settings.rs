@@ -6,7 +6,7 @@ mod stored;
 mod unmatched;
 
 pub use self::about::{about, about_word};
-pub use self::accepted::{accepted, accepts, names_of_tenants, words};
+pub use self::accepted::{accepted, accepts, names, words};
 pub use self::unmatched::unmatched_tools;
 
 use serde::{Deserialize, Serialize};

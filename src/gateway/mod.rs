@@ -68,7 +68,7 @@ pub use rounds::Rounds;
 pub use search::{Detail, LIMIT_DEFAULT, LIMIT_MAX, Search, SearchRequest, SearchResult};
 pub use servers::{
     LOG_LIMIT_MAX, LogPage, MasterKeysError, OWN_LIMITS, OauthRequest, OfferName, OverrideRequest,
-    OverrideView, Reconnect, ServerChange, ServerRequest, ServerView, Servers, ToolView,
+    OverrideView, Reconnect, ServerChange, ServerRequest, ServerView, Servers, ToolView, wants_credentials,
 };
 pub use sessions::{ClientSessions, ResourceNews, SessionStreamHold, UpdatesDue};
 pub use tenants::{

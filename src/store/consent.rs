@@ -1,6 +1,7 @@
 //! Permission requests, each one row whose state moves by conditional updates: whoever comes first wins, on any replica.
 
 mod ask;
+mod cooldown;
 mod decide;
 mod decision;
 mod events;

@@ -150,7 +150,7 @@ impl TryFrom<ToolRow> for StoredTool {
 }
 
 impl Store {
-    /// Returns a server's present tools after `after` by name, at most `limit`. No further tool is added once the
+    /// Returns a server's present tools after `after` by name, at most `limit`; if `is_waiting`, those that wait for a decision. No further tool is added once the
     /// definitions have `bytes_max` bytes.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ impl Store {
         &self,
         tenant: TenantId,
         server: ServerId,
-        after: &str,
+        (after, is_waiting): (&str, bool),
         (limit, bytes_max): (i64, i64),
     ) -> Result<Vec<StoredTool>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
@@ -173,6 +173,7 @@ impl Store {
                           octet_length(p.definition) + coalesce(octet_length(p.approved_definition), 0) as bytes
                    from tools p
                    where p.tenant_id = $1 and p.server_id = $2 and p.removed_at is null and p.name > $3
+                     and (not $6 or p.state in ('pending', 'changed'))
                    order by p.name limit $4
                  ) sized
                ) summed where before < $5
@@ -183,6 +184,7 @@ impl Store {
         .bind(after)
         .bind(limit)
         .bind(bytes_max)
+        .bind(is_waiting)
         .fetch_all(&mut *tx)
         .await?;
         tx.commit().await?;

@@ -156,9 +156,11 @@ fn read_message(node: &Node<'_>) -> Result<Arc<str>, PolicyFault> {
     Ok(message.into())
 }
 
+/// Names of selectors in a document.
+pub const SELECTORS: [&str; 8] = ["tool", "time", "op", "tier", "risk", "sensitivity", "endpoint", "trust"];
+
 fn read_selectors(node: &Node<'_>) -> Result<Selectors, PolicyFault> {
-    let [tool, time, dimensions @ ..] =
-        node.members(["tool", "time", "op", "tier", "risk", "sensitivity", "endpoint", "trust"])?;
+    let [tool, time, dimensions @ ..] = node.members(SELECTORS)?;
     let mut selectors = Selectors::ANY;
     if let Some(tool) = tool {
         selectors.globs = read_globs(&tool)?;

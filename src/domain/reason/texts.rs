@@ -183,11 +183,16 @@ pub(super) fn risk(risk: Risk, server: &str, tool: &str, language: Language) -> 
         Language::English => format!("Risk: {level}. Tool '{tool}' of server '{server}'."),
         Language::German => format!("Risiko: {level}. Werkzeug '{tool}' des Servers '{server}'."),
     };
-    let reasons: Vec<&str> = risk.signals.iter().map(|found| signal(found).of(language)).collect();
+    let reasons = risk_reasons(risk, language);
     if !reasons.is_empty() {
         text.push_str(&format!(" {}.", capital(&reasons.join("; "))));
     }
     text
+}
+
+/// Returns the reasons of a risk, each without a full stop.
+pub fn risk_reasons(risk: Risk, language: Language) -> Vec<&'static str> {
+    risk.signals.iter().map(|found| signal(found).of(language)).collect()
 }
 
 /// Returns the reason that a signal is, without a full stop.

@@ -60,14 +60,14 @@ pub fn about_word(name: &str, word: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::settings::{names_of_tenants, words};
+    use crate::domain::settings::{Scope, names, words};
 
     #[test]
     fn every_setting_says_what_it_does() {
-        for name in names_of_tenants() {
+        for name in names(Scope::Tenant) {
             assert!(about(name).is_some_and(|says| says.ends_with('.')), "{name}");
         }
-        for (name, own) in names_of_tenants().filter_map(|name| Some((name, words(name)?))) {
+        for (name, own) in names(Scope::Tenant).filter_map(|name| Some((name, words(name)?))) {
             let explained = own.iter().filter(|word| about_word(name, word).is_some()).count();
             assert!(explained == own.len() || name == "max_operation", "{name}");
         }

@@ -32,8 +32,7 @@ const NAME_SHOWN_CHARS_MAX: usize = 64;
 const NAMES_OF_TENANTS: [&str; 2] = ["response_limit", "activity_retention_days"];
 
 fn unknown(name: &str, scope: Scope) -> SettingError {
-    let of_tenants: &[&str] = if scope == Scope::Tenant { &NAMES_OF_TENANTS } else { &[] };
-    let known = [&NAMES, of_tenants].concat();
+    let known: Vec<&str> = names(scope).collect();
     let field: String = name.chars().take(NAME_SHOWN_CHARS_MAX).collect();
     let names = known.join(", ");
     let message = match near::closest(name, known.into_iter()) {
@@ -59,9 +58,10 @@ pub fn words(name: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Returns the names of the settings that tenants have.
-pub fn names_of_tenants() -> impl Iterator<Item = &'static str> {
-    NAMES.into_iter().chain(NAMES_OF_TENANTS)
+/// Returns the names of the settings that a scope has.
+pub fn names(scope: Scope) -> impl Iterator<Item = &'static str> {
+    let of_tenants: &[&str] = if scope == Scope::Tenant { &NAMES_OF_TENANTS } else { &[] };
+    NAMES.into_iter().chain(of_tenants.iter().copied())
 }
 
 /// Returns a description of the values that a setting of a tenant accepts; `None` for an unknown name.

@@ -305,10 +305,11 @@ const fn with_intent(intent: fn(&Value) -> String) -> [Column; 7] {
 }
 
 /// Returns the tool of a record; of one about a permission request the step, the tool of the request, and the decision if
-/// the record is about one.
+/// the record is about one; of one about a tool the act and the tool.
 fn tool(record: &Value) -> String {
     let tool = text(record, "tool");
-    if text(record, "type") != "consent" {
+    let is_about_tool = text(record, "type") == "admin" && tool.starts_with("tools.");
+    if text(record, "type") != "consent" && !is_about_tool {
         return tool;
     }
     let about: Value = serde_json::from_str(&text(record, "arguments")).unwrap_or_default();

@@ -211,10 +211,11 @@ fn line(row: &ActivityRow, now: DateTime<Utc>) -> RecordLine {
 }
 
 /// Returns the tool of a record; of one about a permission request the step, the tool of the request, and the decision if the record
-/// is about one: `consent.decide (write_file: reject_once)`.
+/// is about one: `consent.decide (write_file: reject_once)`; of one about a tool the act and the tool: `tools.approve (write_file)`.
 fn tool_of(row: &ActivityRow) -> String {
     let tool = row.tool.clone().unwrap_or_default();
-    if row.kind != RecordKind::Consent.as_str() {
+    let is_about_tool = row.kind == RecordKind::Admin.as_str() && tool.starts_with("tools.");
+    if row.kind != RecordKind::Consent.as_str() && !is_about_tool {
         return tool;
     }
     let arguments = row.arguments.as_deref().unwrap_or_default();

@@ -125,7 +125,7 @@ pub(super) fn href_of(id: KeyId) -> String {
 }
 
 /// Returns the id of a key in a path. A text that cannot be an id is not found.
-fn id_of(text: &str) -> Result<KeyId, GatewayError> {
+pub(super) fn id_of(text: &str) -> Result<KeyId, GatewayError> {
     Uuid::try_parse(text).map(KeyId).map_err(|_| GatewayError::NotFound("key"))
 }
 

@@ -114,6 +114,8 @@ pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
         .route("/console/keys/create", post(keys::create))
         .route("/console/keys/{id}", get(keys::show))
         .route("/console/keys/{id}/{verb}", get(keys::show_part).post(keys::on_key))
+        .route("/console/keys/{id}/settings", get(settings::show_of_key))
+        .route("/console/keys/{id}/settings/update", post(settings::update_of_key))
         .route("/console/people", get(people::list))
         .route("/console/people/rules", get(people::rules))
         .route("/console/identities/block", get(people::to_list).post(people::block_subject))

@@ -199,12 +199,33 @@ fn waiting(requests: i64, states: &[(&str, &ServerState)]) -> Vec<WaitingThings>
         |state| state.pending + state.changed,
         |number| format!("{} to review", counted(number, "tool")),
     );
+    let tools = tools.map(WaitingThings::of_tools);
     let quarantined = at_servers(
         states,
         |state| usize::from(state.quarantined),
         |number| format!("{} in quarantine", counted(number, "server")),
     );
-    [requests, tools, quarantined].into_iter().flatten().collect()
+    let offers = at_servers(
+        states,
+        |state| state.waiting_offers,
+        |number| match number {
+            1 => "1 prompt or resource to review".to_owned(),
+            number => format!("{number} prompts and resources to review"),
+        },
+    );
+    [requests, tools, offers, quarantined].into_iter().flatten().collect()
+}
+
+impl WaitingThings {
+    /// Has the links to servers lead to their tools that wait.
+    fn of_tools(mut self) -> WaitingThings {
+        let to_review = |href: &str| format!("{href}?state=waiting#tools");
+        if self.servers.len() == 1 {
+            self.href = to_review(&self.href);
+        }
+        self.servers.iter_mut().for_each(|server| server.href = to_review(&server.href));
+        self
+    }
 }
 
 /// Returns what waits at servers, with the servers that have the most of it; `None` if nothing does.

@@ -177,13 +177,19 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     };
     let with_end: Vec<&ConsentView> = views.iter().filter(offers_end).collect();
     let in_turns = consent.count_in_turns(visit.caller(), &with_end).await?;
+    let cooled = match one.filter(|view| is_denied(view) && visit.caller().role.may(Action::SeeConsent)) {
+        Some(view) => consent.cooldown(visit.caller(), view).await?,
+        None => None,
+    };
+    let remembered = one.and_then(|view| remembered_by(visit, view, &grants));
+    let refused = remembered.or_else(|| cooled.map(|until| decided::cooldown(visit, until)));
     let card = |view: &ConsentView| {
         let in_turn = in_turns.get(&view.row.id).copied().unwrap_or(0);
         let card = RequestCard::of(visit, view, names.get(&view.row.principal), in_turn);
         let beside = beside_grant.clone().filter(|_| is_denied(view));
         RequestCard {
             runs_by_grant: card.is_pending && grants.iter().any(|grant| grant.allows(view)),
-            meaning: beside.unwrap_or(card.meaning),
+            meaning: beside.or_else(|| refused.clone()).unwrap_or(card.meaning),
             ..card
         }
     };
@@ -227,6 +233,28 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
 
 fn is_denied(view: &ConsentView) -> bool {
     view.row.state == ConsentState::Denied
+}
+
+/// Returns the consequence of the decision about a request that was remembered, and refuses calls: until when, or that it is over. `None` for
+/// other requests.
+fn remembered_by(visit: &PageVisit, view: &ConsentView, grants: &[GrantLine]) -> Option<String> {
+    let decision = view.row.decision.as_ref()?.known()?;
+    if decision != ConsentDecision::RejectAlways || !is_denied(view) {
+        return None;
+    }
+    let operation = view.row.operation_type.as_str();
+    Some(match grants.iter().find(|grant| grant.is_of(view.row.id)) {
+        Some(grant) => format!(
+            "calls of this tool by this key as {operation} are refused until {}",
+            grant.expires.exact()
+        ),
+        None => {
+            format!(
+                "what was remembered is over, or was revoked; {}",
+                view.meaning(|at| Moment::new(at, visit.now()).exact())
+            )
+        }
+    })
 }
 
 /// Returns what a decision that allows the tool does to the call of a request.

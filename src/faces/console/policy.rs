@@ -26,7 +26,7 @@ use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::{PageVisit, status_of};
 use super::text::{LongText, indented, short};
-use crate::domain::policy::{PolicyMode, RuleSet};
+use crate::domain::policy::{PolicyMode, RuleSet, SELECTORS};
 use crate::domain::settings;
 use crate::domain::tenant::Action;
 use crate::faces::query::cursor::{DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
@@ -91,10 +91,21 @@ struct PolicyPage {
     /// Keys whose call can be explained.
     keys: KeyChoice,
     explanation: Option<Explanation>,
+    /// True if the form has rules that are not saved.
+    is_unsaved: bool,
+    /// Names of selectors, joined.
+    selectors: String,
     /// Rules to begin with: what each does, and its text.
     examples: &'static [(&'static str, &'static str)],
     versions: Vec<VersionLine>,
     has_more_versions: bool,
+}
+
+impl PolicyPage {
+    /// Returns whether the page has a form for other rules. Its fields go with those of a call that is explained, so that what is typed stays.
+    fn has_form(&self) -> bool {
+        self.editor.as_ref().is_some_and(|editor| !editor.is_too_long())
+    }
 }
 
 /// Parts of the page that answer a form.
@@ -140,6 +151,7 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
     let makers = tenants.policy_makers(caller, &versions).await?;
     let is_conflict = status == StatusCode::CONFLICT;
     let changes = caller.role.may(Action::ManageKeys);
+    let is_unsaved = answers.draft.as_ref().is_some_and(|draft| draft.differs_from(&rules));
     let editor =
         changes.then(|| Editor::of((version, mode, &rules), answers.draft, earlier.as_ref(), is_conflict));
     let shown = match earlier.filter(|_| !changes) {
@@ -170,6 +182,8 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
         key_rules: KeyRules::load(visit)?,
         explain: answers.explain,
         explanation: answers.explanation,
+        is_unsaved,
+        selectors: SELECTORS.join(", "),
         examples: &EXAMPLES,
         versions,
         has_more_versions,
@@ -297,5 +311,6 @@ async fn explain(visit: &PageVisit) -> Result<Response, GatewayError> {
             (if is_refused { StatusCode::NOT_FOUND } else { status_of(&error).0 }, None)
         }
     };
-    page(visit, status, Answers { explain, explanation, ..Answers::default() }).await
+    let draft = (!visit.field("version").is_empty()).then(|| PolicyDraft::of(visit));
+    page(visit, status, Answers { draft, explain, explanation, ..Answers::default() }).await
 }

@@ -1,10 +1,11 @@
-//! The page of a tenant's settings: each with its value and origin, and a form to change them.
+//! The pages of the settings of a tenant, and of a key: each with its value and origin, and a form to change them.
 
 mod fields;
 
 use std::sync::Arc;
 
 use askama::Template;
+use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
 use serde::Deserialize;
@@ -13,10 +14,12 @@ use serde_json::{Map, Value};
 use self::fields::{SettingFaults, SettingField, TypedSettings, own_values};
 use super::act::{VisitorAct, perform};
 use super::done::{DONE, changed_notice, notice, with_notice};
+use super::keys;
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
 use super::was::{differing, was};
-use crate::domain::settings;
+use crate::domain::id::KeyId;
+use crate::domain::settings::{self, Scope};
 use crate::domain::tenant::Action;
 use crate::faces::query::params::{ParamNames, Params};
 use crate::gateway::GatewayError;
@@ -28,13 +31,69 @@ const ALLOWED_TOOLS: &str = "allowed_tools";
 /// Memory of the page, in bytes: as loaded, and as text.
 const PAGE_MEMORY_BYTES: usize = 512 * 1024;
 
+/// Tenant or key whose settings a page is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SettingsOf {
+    /// The visitor's tenant.
+    Tenant,
+    /// A key.
+    Key(KeyId),
+}
+
+impl SettingsOf {
+    fn key(self) -> Option<KeyId> {
+        match self {
+            SettingsOf::Tenant => None,
+            SettingsOf::Key(id) => Some(id),
+        }
+    }
+
+    fn scope(self) -> Scope {
+        if self.key().is_some() { Scope::Key } else { Scope::Tenant }
+    }
+
+    /// Returns the word for values that are set here.
+    fn origin(self) -> &'static str {
+        if self.key().is_some() { "key" } else { "tenant" }
+    }
+
+    fn section(self) -> Section {
+        if self.key().is_some() { Section::Keys } else { Section::Settings }
+    }
+
+    /// Returns the names of a read and of a change in the activity log.
+    fn acts(self) -> (&'static str, &'static str) {
+        match self {
+            SettingsOf::Tenant => ("settings.get", "settings.update"),
+            SettingsOf::Key(_) => ("keys.get_settings", "keys.settings"),
+        }
+    }
+
+    fn href(self) -> String {
+        match self {
+            SettingsOf::Tenant => Section::Settings.href().to_owned(),
+            SettingsOf::Key(id) => format!("{}/settings", keys::href_of(id)),
+        }
+    }
+}
+
+/// Key whose settings are shown.
+struct KeyShown {
+    name: String,
+    href: String,
+}
+
 #[derive(Template)]
 #[template(path = "settings.html", config = "src/faces/console/askama.toml")]
 struct SettingsPage {
     nav: Nav,
     csrf: String,
+    /// Path of the page.
+    href: String,
+    /// Key whose settings the page is about; `None` for those of the tenant.
+    key: Option<KeyShown>,
     version: i64,
-    /// Values that the tenant sets itself, as JSON: the form tells by them what it changes.
+    /// Values that are set already, as JSON: the form tells by them what it changes.
     was: String,
     fields: Vec<SettingField>,
     /// Settings that were changed since the form was made; `None` if it was in time.
@@ -51,14 +110,14 @@ struct SettingsPage {
 enum FormAgain {
     /// Settings were changed since the form was made.
     Late {
-        /// Values that the tenant set itself when the form was made.
+        /// Values that were set when the form was made.
         was: Map<String, Value>,
         /// Changes that the form asks for.
         patch: Map<String, Value>,
     },
     /// The form was not accepted.
     Faulty {
-        /// Values that the tenant set itself when the form was made.
+        /// Values that were set when the form was made.
         was: Map<String, Value>,
         /// Version that the form was made for; `None` if it names none.
         version: Option<i64>,
@@ -69,21 +128,45 @@ enum FormAgain {
     },
 }
 
-/// Shows the page.
+/// Shows the page of the tenant's settings.
 pub(super) async fn show(visit: PageVisit) -> Response {
-    visit.answer_sensitive("settings.get", Section::Settings, |visit| Box::pin(page(visit, None))).await
+    shown(visit, SettingsOf::Tenant, None).await
 }
 
-async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, GatewayError> {
+/// Shows the page of a key's settings.
+pub(super) async fn show_of_key(Path(id): Path<String>, visit: PageVisit) -> Response {
+    match keys::id_of(&id) {
+        Ok(id) => shown(visit, SettingsOf::Key(id), None).await,
+        Err(error) => visit.failed(Section::Keys, &error),
+    }
+}
+
+async fn shown(visit: PageVisit, whose: SettingsOf, again: Option<FormAgain>) -> Response {
+    let (read, _) = whose.acts();
+    visit.answer_sensitive(read, whose.section(), move |visit| Box::pin(page(visit, whose, again))).await
+}
+
+async fn page(
+    visit: &PageVisit,
+    whose: SettingsOf,
+    again: Option<FormAgain>,
+) -> Result<Response, GatewayError> {
     visit.caller().authorise(Action::ManageKeys)?;
     visit.needs_tenant()?;
     let params = Params::of(&visit.given(PARAMS)?, PARAMS)?;
     visit.expect(PAGE_MEMORY_BYTES).await?;
-    let read = visit.gateway().tenants.read_settings(visit.caller(), None).await?;
-    let nav = visit.nav(Section::Settings);
+    let tenants = &visit.gateway().tenants;
+    let read = tenants.read_settings(visit.caller(), whose.key()).await?;
+    let key = match whose.key() {
+        Some(id) => Some(tenants.get_key(visit.caller(), id).await?),
+        None => None,
+    };
+    let nav = visit.nav(whose.section());
     let mut page = SettingsPage {
         csrf: nav.csrf.clone(),
         nav,
+        href: whose.href(),
+        key: key.map(|key| KeyShown { href: keys::href_of(key.id), name: key.name }),
         version: read.get("version").and_then(Value::as_i64).unwrap_or_default(),
         was: String::new(),
         fields: Vec::new(),
@@ -92,14 +175,14 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
         faulty: Vec::new(),
         done: notice(visit, &params),
     };
-    let mut was = own_values(&read);
-    let warning = tools_warning(visit, &was).await?;
+    let mut was = own_values(whose, &read);
+    let warning = tools_warning(visit, whose, &was).await?;
     let mut faults = SettingFaults::new();
     let (typed, status) = match again {
         None => (TypedSettings::new(), StatusCode::OK),
         Some(FormAgain::Late { was: before, patch }) => {
-            page.conflict = Some(differing(settings::names_of_tenants(), &before, &was));
-            (fields::typed_of(&patch), StatusCode::CONFLICT)
+            page.conflict = Some(differing(settings::names(whose.scope()), &before, &was));
+            (fields::typed_of(whose, &patch), StatusCode::CONFLICT)
         }
         Some(FormAgain::Faulty { was: before, version, faults: found, message }) => {
             // whoever changes settings meanwhile is noticed when the form is sent again
@@ -108,12 +191,13 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
             }
             page.failure = found.is_empty().then_some(message);
             faults = found;
-            (fields::typed(|name| visit.field(name).to_owned()), StatusCode::BAD_REQUEST)
+            (fields::typed(whose, |name| visit.field(name).to_owned()), StatusCode::BAD_REQUEST)
         }
     };
     page.was = Value::Object(was).to_string();
-    page.fields =
-        settings::names_of_tenants().filter_map(|name| SettingField::of(name, &read, &typed)).collect();
+    page.fields = settings::names(whose.scope())
+        .filter_map(|name| SettingField::of(whose, name, &read, &typed))
+        .collect();
     for field in &mut page.fields {
         field.fault = faults.remove(field.name);
         page.faulty.extend(field.fault.is_some().then_some(field.name));
@@ -124,14 +208,18 @@ async fn page(visit: &PageVisit, again: Option<FormAgain>) -> Result<Response, G
     visit.show(status, &page).await
 }
 
-/// Returns a warning about the tools that these values allow; `None` if they allow one, or say nothing about it.
+/// Returns a warning about the tools that these values of a tenant allow; `None` if they allow one, or say nothing about it.
 ///
 /// # Errors
 /// Error of the use case.
 async fn tools_warning(
     visit: &PageVisit,
+    whose: SettingsOf,
     values: &Map<String, Value>,
 ) -> Result<Option<String>, GatewayError> {
+    if whose != SettingsOf::Tenant {
+        return Ok(None);
+    }
     let globs = values.get(ALLOWED_TOOLS).and_then(|value| Vec::<String>::deserialize(value).ok());
     match globs {
         Some(globs) => visit.gateway().tenants.lint_allowed_tools(visit.caller(), &globs).await,
@@ -140,47 +228,57 @@ async fn tools_warning(
 }
 
 /// Returns the address of the page with the notice of a form that asked for these changes.
-async fn href_after(visit: &PageVisit, patch: &Map<String, Value>) -> String {
-    let names: Vec<&str> = settings::names_of_tenants().filter(|name| patch.contains_key(*name)).collect();
+async fn href_after(visit: &PageVisit, whose: SettingsOf, patch: &Map<String, Value>) -> String {
+    let names: Vec<&str> = settings::names(whose.scope()).filter(|name| patch.contains_key(*name)).collect();
     let mut notice = changed_notice(&names);
-    if let Ok(Some(warning)) = tools_warning(visit, patch).await {
+    if let Ok(Some(warning)) = tools_warning(visit, whose, patch).await {
         notice.push_str(&format!(" But {warning}"));
     }
-    with_notice(visit, Section::Settings.href(), &notice)
+    with_notice(visit, &whose.href(), &notice)
 }
 
-/// Changes settings, and shows them as they are then. Where somebody else was faster, or a value is not accepted, nothing is changed, and
-/// the page shows the form again, with what was typed.
+/// Changes settings of the tenant, and shows them as they are then. Where somebody else was faster, or a value is not accepted, nothing is
+/// changed, and the page shows the form again, with what was typed.
 pub(super) async fn update(visit: PageVisit) -> Response {
-    let was = was(&visit);
-    let patch = fields::patch(|name| visit.field(name).to_owned(), &was);
-    let asked = patch.as_ref().ok().cloned().unwrap_or_default();
-    let faults = patch.as_ref().err().cloned().unwrap_or_default();
-    match changed(&visit, patch).await {
-        Err(GatewayError::Conflict(_)) => show_again(visit, FormAgain::Late { was, patch: asked }).await,
-        Err(GatewayError::Invalid { message, .. }) => {
-            let version = visit.field("version").parse().ok();
-            show_again(visit, FormAgain::Faulty { was, version, faults, message }).await
-        }
-        Ok(()) => Redirect::to(&href_after(&visit, &asked).await).into_response(),
-        Err(error) => visit.failed(Section::Settings, &error),
+    updated(visit, SettingsOf::Tenant).await
+}
+
+/// Changes settings of a key as [`update`] does those of the tenant.
+pub(super) async fn update_of_key(Path(id): Path<String>, visit: PageVisit) -> Response {
+    match keys::id_of(&id) {
+        Ok(id) => updated(visit, SettingsOf::Key(id)).await,
+        Err(error) => visit.failed(Section::Keys, &error),
     }
 }
 
-async fn show_again(visit: PageVisit, again: FormAgain) -> Response {
-    visit
-        .answer_sensitive("settings.get", Section::Settings, |visit| Box::pin(page(visit, Some(again))))
-        .await
+async fn updated(visit: PageVisit, whose: SettingsOf) -> Response {
+    let was = was(&visit);
+    let patch = fields::patch(whose, |name| visit.field(name).to_owned(), &was);
+    let asked = patch.as_ref().ok().cloned().unwrap_or_default();
+    let faults = patch.as_ref().err().cloned().unwrap_or_default();
+    match changed(&visit, whose, patch).await {
+        Err(GatewayError::Conflict(_)) => {
+            shown(visit, whose, Some(FormAgain::Late { was, patch: asked })).await
+        }
+        Err(GatewayError::Invalid { message, .. }) => {
+            let version = visit.field("version").parse().ok();
+            shown(visit, whose, Some(FormAgain::Faulty { was, version, faults, message })).await
+        }
+        Ok(()) => Redirect::to(&href_after(&visit, whose, &asked).await).into_response(),
+        Err(error) => visit.failed(whose.section(), &error),
+    }
 }
 
 async fn changed(
     visit: &PageVisit,
+    whose: SettingsOf,
     patch: Result<Map<String, Value>, SettingFaults>,
 ) -> Result<(), GatewayError> {
     let version = visit.field("version").parse::<i64>();
     let version =
         version.map_err(|_| GatewayError::invalid("version", "the form has no version: load its page again"));
-    let mut act = VisitorAct::new("settings.update", Action::ManageKeys);
+    let (_, what) = whose.acts();
+    let mut act = VisitorAct::new(what, Action::ManageKeys);
     if let (Ok(patch), Ok(version)) = (&patch, &version) {
         let mut sent = patch.clone();
         sent.insert("version".to_owned(), Value::from(*version));
@@ -194,7 +292,7 @@ async fn changed(
     let (gateway, caller) = (Arc::clone(visit.gateway()), Arc::clone(visit.caller()));
     let work = async move {
         let (patch, version) = (patch?, version?);
-        gateway.tenants.patch_settings(&caller, None, &patch, Some(version)).await.map(drop)
+        gateway.tenants.patch_settings(&caller, whose.key(), &patch, Some(version)).await.map(drop)
     };
     perform(visit, act, work).await
 }

@@ -7,6 +7,7 @@ mod forecast;
 mod outcome;
 mod run;
 
+pub(super) use self::forecast::why;
 pub(super) use self::run::on_tools;
 
 use std::sync::Arc;
@@ -99,6 +100,8 @@ struct TrialPage {
     /// Permission request of the call, which goes before `outcome`; `None` if it asked nobody.
     asked: Option<AskedShown>,
     outcome: Option<OutcomeShown>,
+    /// True if the page follows a request without the form that made it.
+    is_bare: bool,
 }
 
 /// Call as a form asks for it.
@@ -162,7 +165,10 @@ async fn page(visit: &PageVisit) -> Result<Response, GatewayError> {
     let mut page = described(visit, (&tool, tier), &asked);
     match params.text("asked") {
         // a page that follows a request does not count against the rate of the key
-        Some(id) => page.follow(AskedShown::named(visit, name, id).await?),
+        Some(id) => {
+            page.follow(AskedShown::named(visit, name, id).await?);
+            page.is_bare = true;
+        }
         None => {
             let forecast = forecast::bare(visit, asked.variant, asked.request("{}".to_owned())).await;
             page.forecast = Some(forecast);
@@ -274,6 +280,7 @@ fn described(visit: &PageVisit, (tool, tier): (&Tool, Tier), asked: &AskedCall) 
         forecast: None,
         asked: None,
         outcome: None,
+        is_bare: false,
     }
 }
 

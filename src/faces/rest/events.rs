@@ -101,7 +101,16 @@ fn changes(told: &ServerStates, now: &ServerStates) -> Option<String> {
 }
 
 fn shown<'a>((name, state): (&'a String, &ServerState)) -> Shown<'a> {
-    let ServerState { enabled, quarantined, connected, approved, pending, changed, blocked } = *state;
+    let ServerState {
+        enabled,
+        quarantined,
+        connected,
+        approved,
+        pending,
+        changed,
+        blocked,
+        waiting_offers: _,
+    } = *state;
     Shown { name, enabled, quarantined, connected, tools: Tools { approved, pending, changed, blocked } }
 }
 

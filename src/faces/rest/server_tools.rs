@@ -104,7 +104,11 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer 
     let name = servers::name(&exchange)?;
     exchange.expect_answer(DEFINITIONS_MEMORY_BYTES).await?;
     let bounds = (page.fetch(), DEFINITIONS_BYTES_MAX);
-    let tools = exchange.gateway().servers.list_server_tools(exchange.caller(), name, &after, bounds).await?;
+    let tools = exchange
+        .gateway()
+        .servers
+        .list_server_tools(exchange.caller(), name, (&after, false), bounds)
+        .await?;
     let approved = |tool: &ToolView| tool.approved_definition.as_ref().map_or(0, String::len);
     page.fit(tools.iter().map(|tool| tool.definition.len() + approved(tool)));
     let unannotated = exchange.caller().settings.unannotated_tools;

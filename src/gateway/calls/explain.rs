@@ -7,16 +7,19 @@ use super::pipeline::policy::{PolicySubject, PolicyVerdict};
 use crate::domain::id::KeyId;
 use crate::domain::near;
 use crate::domain::operation::Variant;
-use crate::domain::policy::{Entrance, PolicyMode, TraceStep};
+use crate::domain::policy::{Entrance, PolicyLayer, PolicyMode, Ruling, TraceStep};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::settings::Effective;
 use crate::domain::tenant::Action;
 use crate::domain::validation::{self, Verdict};
 use crate::gateway::catalog::{Tool, sees};
 use crate::gateway::clock;
+use crate::gateway::consent::ConsentView;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
 
+/// Arguments of a call whose own are not known.
+pub(super) const NO_ARGUMENTS: &str = "{}";
 /// Longest part of an unknown name that an error repeats, in characters.
 const TOOL_SHOWN_CHARS_MAX: usize = 80;
 
@@ -70,6 +73,36 @@ impl Calls {
             }
         };
         self.upstreams.in_turn(caller.tenant_id().0, explain).await
+    }
+
+    /// Returns the layer that refuses the call of a permission request now, whatever its arguments and the way by which it comes in: no answer
+    /// lets the call run then. `None` if none does, and where that is not known, as of a tool that is gone.
+    pub fn refused_now(&self, caller: &Caller, asked: &ConsentView) -> Option<PolicyLayer> {
+        let row = &asked.row;
+        let calling = self.tenants.stand_in(caller, asked.key()).ok()?;
+        let (settings, operation) = (&calling.settings, row.operation_type.known()?);
+        let catalogue = caller.catalogue()?;
+        let tool = catalogue.tool(&format!("{}:{}", row.server, row.tool))?;
+        let mut refused = None;
+        for entrance in Entrance::ALL {
+            let subject = PolicySubject {
+                tool,
+                page: tool.shape.page.as_deref(),
+                tier: tool.tier(settings.unannotated_tools),
+                operation,
+                is_mismatched: is_mismatched(settings, tool, operation.variant()),
+                sensitivity: None,
+                arguments: NO_ARGUMENTS,
+                entrance,
+                at: clock::now(),
+            };
+            let (decided, ..) = self.weigh(&calling, &subject, |layers, call| layers.evaluate_past(call));
+            if decided.ruling != Some(Ruling::Denied) {
+                return None;
+            }
+            refused = Some(decided.layer);
+        }
+        refused
     }
 
     fn explain_call(&self, calling: &Caller, tool: &Arc<Tool>, request: &ExplainRequest) -> Explained {

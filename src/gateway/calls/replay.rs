@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use uuid::Uuid;
 
 use super::Calls;
-use super::explain::is_mismatched;
+use super::explain::{NO_ARGUMENTS, is_mismatched};
 use super::pipeline::policy::{PolicySubject, entrance};
 use crate::domain::activity::Source;
 use crate::domain::annotations::Tier;
@@ -38,8 +38,6 @@ const WORK_MAX: Duration = Duration::from_secs(1);
 const PIECE_MAX: Duration = Duration::from_millis(20);
 /// Most entries of a report.
 const REPORTED_MAX: usize = 50;
-/// Arguments of a call whose own are not known.
-const NO_ARGUMENTS: &str = "{}";
 
 text_enum! {
     /// Outcome that rules would have had for a past call.

@@ -133,6 +133,14 @@ impl<'a> Work<'a> {
 }
 
 impl Offers {
+    /// Returns the offers that wait for a decision of a person, in no order.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Offer>> {
+        let all = [&self.prompts, &self.resources, &self.templates]
+            .into_iter()
+            .flat_map(|kind| kind.by_name.values());
+        all.filter(|offer| matches!(offer.state, PinState::Pending | PinState::Changed))
+    }
+
     /// Builds the offers of rows that are sorted by age, oldest first. Shapes of unchanged definitions are taken from `old`.
     pub(in crate::gateway) fn build(
         rows: &[StoredOffer],

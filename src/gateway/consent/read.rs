@@ -75,7 +75,7 @@ impl ConsentView {
     /// state that this release does not know.
     pub fn meaning(&self, words: impl Fn(DateTime<Utc>) -> String) -> String {
         let row = &self.row;
-        let fenced = row.decided_at.unwrap_or(row.created_at) + FENCE;
+        let fenced = row.ended_at.unwrap_or(row.created_at) + FENCE;
         let lapse = row.lapse_reason.as_ref().and_then(Stored::known);
         row.state
             .known()
@@ -186,6 +186,20 @@ impl Consent {
         caller.authorise(Action::SeeConsent)?;
         let count = self.store.count_ended_with(caller.tenant()?.id, &view.row).await;
         count.map_err(|error| GatewayError::from_store(error, "permission request"))
+    }
+
+    /// Returns until when denials refuse the tool of a request to its key, whatever the arguments; `None` where they do not.
+    ///
+    /// # Errors
+    /// As [`Consent::list`].
+    pub async fn cooldown(
+        &self,
+        caller: &Caller,
+        view: &ConsentView,
+    ) -> Result<Option<DateTime<Utc>>, GatewayError> {
+        caller.authorise(Action::SeeConsent)?;
+        let until = self.store.consent_cooldown(caller.tenant()?.id, &view.row).await;
+        until.map_err(|error| GatewayError::from_store(error, "permission request"))
     }
 
     /// Returns for each of these requests, by id, how many others would end now with its turn.

@@ -284,8 +284,8 @@ impl Servers {
         self.get_server(caller, name).await
     }
 
-    /// Returns a page of a server's tools in name order. `bounds` are the most tools, and the most bytes of definitions
-    /// before the last one.
+    /// Returns a page of a server's tools in name order, after a name; with `true`, of those that wait for a decision. `bounds` are the
+    /// most tools, and the most bytes of definitions before the last one.
     ///
     /// # Errors
     /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
@@ -294,7 +294,7 @@ impl Servers {
         &self,
         caller: &Caller,
         name: &str,
-        after: &str,
+        after: (&str, bool),
         bounds: (i64, i64),
     ) -> Result<Vec<ToolView>, GatewayError> {
         let server = self.get_server(caller, name).await?;
@@ -388,6 +388,21 @@ fn is_enabled(server: Server) -> Result<Server, GatewayError> {
 fn read_relay(members: &Map<String, Value>) -> Result<Relay, GatewayError> {
     Relay::read(members)
         .map_err(|fault| GatewayError::invalid(format!("relay.{}", fault.name), fault.message))
+}
+
+impl Servers {
+    /// Returns the deployment's value of one of [`OWN_LIMITS`]; 0 for another name.
+    pub fn default_limit(&self, name: &str) -> u64 {
+        let limits = &self.options.upstream;
+        match name {
+            "concurrency" => limits.concurrency as u64,
+            "queue" => limits.queue as u64,
+            "queue_wait_s" => limits.queue_wait.as_secs(),
+            "call_timeout_s" => limits.call_timeout.as_secs(),
+            "response_bytes_max" => limits.response_bytes_max as u64,
+            _ => 0,
+        }
+    }
 }
 
 fn check_limits(limits: &Map<String, Value>) -> Result<(), GatewayError> {

@@ -376,3 +376,7 @@ fn discovered(listing: &Listing, entries_max: usize) -> Vec<Discovered> {
     };
     listing.entries.iter().filter_map(store).take(entries_max).collect()
 }
+/// Returns whether the last error of a server is that it wants other credentials.
+pub fn wants_credentials(error: &str) -> bool {
+    error.contains(WANTS_CREDENTIALS)
+}

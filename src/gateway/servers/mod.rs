@@ -15,6 +15,7 @@ mod requests;
 mod seals;
 
 pub use self::administer::{OWN_LIMITS, OverrideView, Reconnect, ServerView, ToolView};
+pub use self::discovery::wants_credentials;
 pub use self::logs::{LOG_LIMIT_MAX, LogPage};
 pub use self::master_keys::MasterKeysError;
 pub use self::oauth::OauthRequest;

@@ -3,13 +3,12 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
+use super::cooldown::cooling_down;
 use super::fence::{self, CallTurn, HeldFence, lock_key};
 use super::read::request_columns;
 use super::steps::{self, StepAuthor, StepTaken};
 use super::{ConsentRow, principal, state_now};
-use crate::domain::consent::{
-    COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, DIGEST_BYTES, LapseReason,
-};
+use crate::domain::consent::{ConsentDecision, ConsentState, DIGEST_BYTES, LapseReason};
 use crate::domain::id::{IdentityId, KeyId, ServerId, TenantId};
 use crate::domain::operation::OperationType;
 use crate::domain::policy::Assurance;
@@ -274,23 +273,9 @@ impl Asking<'_> {
     async fn refused(&mut self, limits: AskLimits) -> Result<Option<AskOutcome>, StoreError> {
         // asks of one key are counted one after the other
         lock_key(self.tx, self.tenant, principal(self.new.turn.key)).await?;
-        let (denials, until): (i64, Option<DateTime<Utc>>) = sqlx::query_as(
-            "select count(*), max(decided_at) + make_interval(secs => $5)
-             from consent_requests d, (
-                 select max(decided_at) as last from consent_requests
-                 where tenant_id = $1 and principal = $2 and server_id = $3 and tool = $4 and state = 'denied'
-                   and decided_at > now() - make_interval(secs => $5)) newest
-             where tenant_id = $1 and principal = $2 and server_id = $3 and tool = $4 and state = 'denied'
-               and decided_at >= newest.last - make_interval(secs => $5)",
-        )
-        .bind(self.tenant.0)
-        .bind(principal(self.new.turn.key))
-        .bind(self.new.server_id.0)
-        .bind(&self.new.tool)
-        .bind(COOLDOWN.as_seconds_f64())
-        .fetch_one(&mut **self.tx)
-        .await?;
-        if let Some(until) = until.filter(|_| denials >= COOLDOWN_DENIALS) {
+        let new = self.new;
+        let (of, tool) = (principal(new.turn.key), (new.server_id.0, &*new.tool));
+        if let Some((denials, until)) = cooling_down(self.tx, self.tenant, of, tool).await? {
             return Ok(Some(AskOutcome::CoolingDown { denials, until }));
         }
         let (pending, next_end_s, asked, oldest_s): (i64, Option<f64>, i64, Option<f64>) = sqlx::query_as(

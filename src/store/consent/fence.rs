@@ -139,9 +139,13 @@ pub(super) async fn begin(
     .bind(session)
     .execute(&mut **tx)
     .await?;
+    // who had allowed one that has not run yet stays who decided it
     let others = sqlx::query_as(
-        "update consent_requests set state = 'cancelled', decided_at = now(), decided_by = $4, decided_owner = $5,
-             decided_via = $6, decision = null, comment = null, ended_at = now()
+        "update consent_requests set state = 'cancelled', ended_at = now(),
+             decided_at = case state when 'granted' then decided_at else now() end,
+             decided_by = case state when 'granted' then decided_by else $4 end,
+             decided_owner = case state when 'granted' then decided_owner else $5 end,
+             decided_via = case state when 'granted' then decided_via else $6 end
          where tenant_id = $1 and principal = $2 and state in ('pending', 'granted') and expires_at > now()
            and ($3::text is null or session_id is null or session_id = $3)
          returning id, server, tool",

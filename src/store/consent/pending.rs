@@ -74,11 +74,11 @@ impl Store {
         // one transaction ended them all, so they have one time
         let count = sqlx::query_scalar(
             "select count(*) from consent_requests
-             where tenant_id = $1 and decided_by = $2 and decided_at = $3 and state = 'cancelled' and id <> $4",
+             where tenant_id = $1 and principal = $2 and ended_at = $3 and state = 'cancelled' and id <> $4",
         )
         .bind(tenant.0)
-        .bind(row.decided_by)
-        .bind(row.decided_at)
+        .bind(row.principal)
+        .bind(row.ended_at)
         .bind(row.id)
         .fetch_one(&mut *tx)
         .await?;

@@ -21,7 +21,7 @@ macro_rules! request_columns {
             "id, principal, principal_root, owner, person, person_email, identity_id, creator, session_id, server_id, server, tool, operation_type, pin, digest,
              risk, signals, action, action_values, is_irreversible, arguments, was_cut, agent_says, author_says,
              rule, assurance, options, channels, ttl_s, created_at, expires_at, decided_at, decided_by, decided_owner,
-             decided_via, decision, comment, told_at, expires_at > now() as is_in_time, ",
+             decided_via, decision, comment, ended_at, told_at, expires_at > now() as is_in_time, ",
             state_now!(),
             " as state, case ",
             state_now!(),
@@ -116,6 +116,8 @@ pub struct ConsentRow {
     pub decision: Option<Stored<ConsentDecision>>,
     /// Comment on the decision.
     pub comment: Option<String>,
+    /// End of the request; `None` while it is open, and while its call runs.
+    pub ended_at: Option<DateTime<Utc>>,
     /// Time at which the caller was told of a timeout or a lapse.
     pub told_at: Option<DateTime<Utc>>,
 }
@@ -168,6 +170,7 @@ impl ConsentRow {
             decided_via: None,
             decision: None,
             comment: None,
+            ended_at: None,
             told_at: None,
         }
     }

@@ -71,8 +71,13 @@ async fn who_ends_a_turn_is_not_quoted_with_the_words_of_others() {
     let (agent, approver) = (tenant.agent().await, tenant.approver().await);
     let (allowed, waits) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
     let body = json!({"decision": "allow_once", "comment": "fine with me"});
-    approver.post(&format!("/api/v1/consent/{allowed}/decision"), &body).await.expect(200);
+    let granted = approver.post(&format!("/api/v1/consent/{allowed}/decision"), &body).await.expect(200);
+    let approver_owner = granted["decided_by"].clone();
     decide(&tenant.approver().await, &waits, "cancel_turn").await.expect(200);
+    // who had allowed the one that ended along stays who decided it, with the words of that decision
     let shown = approver.get(&format!("/api/v1/consent/{allowed}")).await.expect(200);
-    assert_eq!((&shown["state"], &shown["comment"]), (&json!("cancelled"), &json!(null)), "{shown}");
+    let of = ["state", "decided_by", "comment"].map(|name| shown[name].clone());
+    assert_eq!(of, [json!("cancelled"), json!(approver_owner), json!("fine with me")], "{shown}");
+    let told = write(&agent, &json!({"n": 1})).await.refused("turn_cancelled").to_string();
+    assert!(!told.contains("fine with me"), "{told}");
 }

@@ -263,7 +263,13 @@ async fn a_paused_or_hidden_page_stays_as_it_is() {
     browser.evaluate(&hide(true)).await;
     let open = async || stage.gateway.scrape().await.sum("mcpproxy_streams", &[("kind", "console")]);
     settle(0.0, SOON, open).await;
+    // the number in its title is looked at now and then: here every tenth of a second, and not every 30 s
+    let often = "(() => { const real = setTimeout; window.setTimeout = (act, ms) => real(act, ms === 30000 ? 100 : ms); return true; })()";
+    assert_eq!(browser.evaluate(often).await, json!(true));
+    browser.evaluate(&hide(true)).await;
     asked(&agent, &json!({"n": 2})).await;
+    shows(&mut browser, "document.title", json!("(2) Permissions · mcpproxy")).await;
+    assert_eq!(browser.evaluate(cards).await, json!(1), "the page itself stays as it is");
     browser.evaluate(&hide(false)).await;
     shows(&mut browser, cards, json!(2)).await;
     browser.close().await;

@@ -126,7 +126,11 @@ async fn what_is_for_a_person_to_do_is_named() {
     settle([true; 3], SOON, shown).await;
     let page = visitor.get("/console").await.text;
     let (waits, trouble) = page.split_once("Servers in trouble").unwrap();
-    for link in ["up\">1 tool to review", "up\">up<", "shut\">1 server in quarantine"] {
+    for link in [
+        "up?state=waiting#tools\">1 tool to review",
+        "up?state=waiting#tools\">up<",
+        "shut\">1 server in quarantine",
+    ] {
         assert!(waits.contains(&format!("<a href=\"/console/servers/{link}")), "{link}: {waits}");
     }
     let error = tenant.platform.get("/api/v1/servers/gone").await.expect(200)["last_error"].clone();

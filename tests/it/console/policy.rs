@@ -293,6 +293,40 @@ async fn a_call_is_explained_as_over_the_api() {
 }
 
 #[tokio::test]
+async fn a_call_is_explained_beside_rules_that_are_not_saved() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("zoo", &upstream).await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let page = visitor.get("/console/policy").await.text;
+    let (rules, version) = (r#"[{"id": "mine", "effect": "deny"}]"#, hidden(&page, "version"));
+    let typed = [("version", &*version), ("mode", "by_risk"), ("rules", rules), ("tool", "zoo:writer")];
+    let explained = visitor.post("/console/policy/explain", &typed).await;
+    explained.expect(200);
+    assert_harmless(&explained.text);
+    assert_eq!(edited(&explained.text), serde_json::from_str::<Value>(rules).unwrap());
+    assert!(
+        explained.text.contains("those in the form are not saved")
+            && !explained.text.contains("by rule mine")
+    );
+    assert!(explained.text.contains("<option value=\"by_risk\" selected>"), "{explained:?}");
+    let saved = [("version", &*version), ("mode", "by_risk"), ("rules", rules)];
+    visitor.post("/console/policy/update", &saved).await.expect(303);
+    let page = visitor.get("/console/policy").await.text;
+    let same =
+        [("version", &*hidden(&page, "version")), ("mode", ""), ("rules", rules), ("tool", "zoo:writer")];
+    let explained = visitor.post("/console/policy/explain", &same).await.text;
+    assert!(explained.contains("by rule mine") && !explained.contains("not saved"), "{explained}");
+    // a version that set no mode brings none back
+    visitor.post("/console/policy/update", &same[..3]).await.expect(303);
+    let first = visitor.get("/console/policy?version=1").await.text;
+    let second = visitor.get("/console/policy?version=2").await.text;
+    assert!(first.contains("The mode is then the one of that version."), "{first}");
+    assert!(second.contains("That version set no mode, so it stays by_risk"), "{second}");
+}
+
+#[tokio::test]
 async fn rules_without_effect_in_mode_observe_are_told() {
     let stage = Stage::start().await;
     let tenant = stage.tenant("acme").await;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::json;
 
 use super::markup::{assert_harmless, attributes};
 use super::permissions::{asked, asking, decision_of, path_of};
-use crate::support::{Stage, Tool, Visitor, settle, upstream};
+use crate::support::{Mcp, Stage, Tool, Visitor, settle, upstream};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -209,14 +210,95 @@ async fn a_remembered_decision_is_named_only_where_it_lets_the_call_run() {
     assert!(page.contains("up to risk moderate, run without asking"), "{page}");
     let done = visitor.post(&decision_of(&first), &[("decision", "allow_always")]).await;
     let page = visitor.get(done.header("location")).await.text;
-    for says in
-        ["by this key up to risk moderate run without asking", "up to risk moderate</span>", "key night run"]
-    {
+    for says in [
+        "by this key as write up to risk moderate run without asking",
+        "up to risk moderate</span>",
+        "key night run",
+    ] {
         assert!(page.contains(says), "{says}: {page}");
     }
     let runs = "A remembered decision";
     assert!(visitor.get(&path_of(&alike)).await.text.contains(runs));
     assert!(!visitor.get(&path_of(&riskier)).await.text.contains(runs), "it waits all the same");
+}
+
+#[tokio::test]
+async fn a_card_says_that_a_remembered_decision_or_the_policy_refuses_its_call() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let (first, second) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
+    let third = asked(&agent, &json!({"n": 3})).await;
+    let denied = visitor.post(&decision_of(&first), &[("decision", "reject_always")]).await;
+    let notice = visitor.get(denied.header("location")).await.text;
+    assert!(
+        notice.contains("calls of this tool by this key as write are refused without asking"),
+        "{notice}"
+    );
+    let says = "A remembered decision denies this tool to this key";
+    assert!(visitor.get(&path_of(&second)).await.text.contains(says));
+    let allowed = visitor.post(&decision_of(&second), &[("decision", "allow_once")]).await;
+    let notice = visitor.get(allowed.header("location")).await.text;
+    assert!(notice.contains(says) && !notice.contains("the same call runs once"), "{notice}");
+    Mcp::bare(&agent).run("write", "zoo:writer", &json!({"n": 2})).await.refused("policy_denied");
+    // its own page has the end of what was remembered, and says when that is over
+    let grant = tenant.platform.items("/api/v1/consent/grants").await.remove(0);
+    let page = visitor.get(&path_of(&first)).await.text;
+    let until = grant["expires_at"].as_str().unwrap().get(..10).unwrap().to_owned();
+    assert!(page.contains(&format!("as write are refused until {until}")), "{page}");
+    tenant
+        .platform
+        .delete(&format!("/api/v1/consent/grants/{}", grant["id"].as_str().unwrap()))
+        .await
+        .expect(204);
+    let page = visitor.get(&path_of(&first)).await.text;
+    assert!(page.contains("what was remembered is over, or was revoked"), "{page}");
+    assert!(!visitor.get(&path_of(&third)).await.text.contains(says));
+    let deny = json!([{"id": "no", "effect": "deny", "enforced": true, "match": {"tool": "zoo:writer"}}]);
+    let version = tenant.platform.get("/api/v1/policy").await.expect(200)["version"].clone();
+    let body = json!({"version": version, "rules": deny});
+    tenant.platform.ask(Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
+    let page = visitor.get(&path_of(&third)).await.text;
+    assert!(page.contains("The policy refuses such calls by now"), "{page}");
+}
+
+#[tokio::test]
+async fn the_end_of_a_turn_leaves_who_had_allowed_a_call() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    let (first, second) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
+    let approver = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
+    let visitor = Visitor::with_key(&stage.gateway, &approver).await;
+    visitor.post(&decision_of(&first), &[("decision", "allow_once")]).await.expect(303);
+    let admin = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let ended = admin.post(&decision_of(&second), &[("decision", "cancel_turn")]).await;
+    assert!(
+        admin.get(ended.header("location")).await.text.contains("1 other request of the turn ended with it")
+    );
+    let page = visitor.get(&path_of(&first)).await.text;
+    assert!(page.contains("Allowed once: eva, over console. Taken back when its turn was ended"), "{page}");
+    assert!(page.contains("its turn was ended: calls of it that ask are refused until "), "{page}");
+    let mine = visitor.get("/console/permissions?state=decided_by_me").await.text;
+    assert!(mine.contains(&path_of(&first)), "{mine}");
+}
+
+#[tokio::test]
+async fn the_third_denial_says_that_the_tool_is_refused() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let says = "this tool was denied 3 times or more to this key";
+    for n in 1..=3 {
+        let id = asked(&agent, &json!({"n": n})).await;
+        let done = visitor.post(&decision_of(&id), &[("decision", "reject_once")]).await;
+        let notice = visitor.get(done.header("location")).await.text;
+        assert_eq!(notice.contains(says), n == 3, "{n}: {notice}");
+        assert_eq!(visitor.get(&path_of(&id)).await.text.contains(says), n == 3, "{n}");
+    }
+    Mcp::bare(&agent).run("write", "zoo:writer", &json!({"n": 9})).await.refused("consent_cooldown");
 }
 
 #[tokio::test]

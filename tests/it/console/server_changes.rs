@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden, led_to, notice_on};
+use super::servers::offer;
 use crate::server_logins;
 use crate::support::{Stage, TokenServer, Tool, Upstream, Visitor, settle, upstream};
 
@@ -390,6 +391,13 @@ async fn a_tool_is_overridden_for_its_definition_and_by_version() {
         (&json!("t"), &json!(true)),
         "{record}"
     );
+    // another definition: what makes the tool look more harmless counts no more, and the page says so
+    assert!(page.contains(">as the server says: "), "{page}");
+    let lapsed = "what makes the tool look more harmless counts no more";
+    assert!(!page.contains(lapsed), "{page}");
+    offer(&tenant, &upstream, vec![Tool::destroys("t")]).await;
+    let page = visitor.get("/console/servers/up?tool=t").await.text;
+    assert!(page.contains(lapsed), "{page}");
     let done = visitor.post(&form_to(&page, "/clear_override").unwrap(), &[("tool", &name)]).await;
     assert_eq!(led_to(&done), (303, "/console/servers/up?tool=t"));
     assert_eq!(notice_on(&visitor.get(done.header("location")).await.text), "The override of t is removed.");

@@ -15,7 +15,7 @@ fn titled(title: &str) -> Tool {
 }
 
 /// Gives the server other tools, which it is asked for at once.
-async fn offer(tenant: &Tenant, upstream: &Upstream, tools: Vec<Tool>) {
+pub async fn offer(tenant: &Tenant, upstream: &Upstream, tools: Vec<Tool>) {
     upstream.set_tools(tools);
     tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
 }
@@ -129,7 +129,16 @@ async fn a_changed_tool_is_reviewed_and_approved_by_its_pin() {
     assert!(released.text.contains("up is not in quarantine."), "{released:?}");
     assert!(attributes(&released.text, "href").contains(&"/console/servers/up".to_owned()), "{released:?}");
     let list = visitor.get("/console/servers").await.text;
-    assert!(list.contains("<strong>1 to review</strong>"), "{list}");
+    assert!(list.contains("?state=waiting#tools\"><strong>1 to review</strong>"), "{list}");
+    let waiting = visitor.get("/console/servers/up?state=waiting").await.text;
+    let tools = |page: &str| attributes(page, "href").iter().filter(|href| href.contains("?tool=")).count();
+    assert!(
+        waiting.contains("Tools to review") && waiting.contains(">t</a>") && !waiting.contains(">other</a>"),
+        "{waiting}"
+    );
+    assert_eq!(hidden(&waiting, "state"), "waiting");
+    assert!(tools(&visitor.get("/console/servers/up").await.text) > tools(&waiting));
+    visitor.get("/console/servers/up?state=none").await.expect(400);
     let server = visitor.get("/console/servers/up").await.text;
     assert!(attributes(&server, "href").contains(&"/console/servers/up?tool=t".to_owned()), "{server}");
     let page = visitor.get("/console/servers/up?tool=t").await.text;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden};
+use super::markup::{HOSTILE, assert_harmless, attributes, escaped, form_to, hidden, led_to, notice_on};
 use crate::support::{Stage, Upstream, Visitor, upstream};
 
 /// The fields of the form, as a browser sends them back.
@@ -173,6 +173,69 @@ async fn settings_change_and_say_who_was_faster() {
         refused.expect(400);
         assert_harmless(&refused.text);
         assert!(refused.text.contains(&escaped(text)), "{text}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn settings_of_one_key_change_on_their_page() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (admin, agent) = (tenant.admin().await, tenant.agent().await);
+    let visitor = Visitor::with_key(&stage.gateway, &admin).await;
+    let (key, path) = (format!("/console/keys/{}", agent.id), format!("/console/keys/{}/settings", agent.id));
+    assert!(attributes(&visitor.get(&key).await.text, "href").contains(&path));
+    let page = visitor.get(&path).await;
+    page.expect(200);
+    assert_harmless(&page.text);
+    assert!(
+        page.text.contains("What holds for this key alone.") && !page.text.contains("response_limit"),
+        "{page:?}"
+    );
+    let changes = [("unannotated_tools", "distrust"), ("max_operation", "read"), ("rate_limit", "7")];
+    let done = send(&visitor, &page.text, &changes).await;
+    assert_eq!(led_to(&done), (303, &*path));
+    let shown = visitor.get(done.header("location")).await.text;
+    assert_eq!(notice_on(&shown), "Changed: unannotated_tools, max_operation, rate_limit.");
+    let read = async || tenant.platform.get(&format!("/api/v1/keys/{}/settings", agent.id)).await.expect(200);
+    let now = read().await;
+    assert_eq!(now["unannotated_tools"], json!({"value": "distrust", "origin": "key"}));
+    assert_eq!(now["rate_limit"], json!({"value": 7, "origin": "key"}));
+    let record = tenant.records("tool=keys.settings&source=console&status=success", 1).await.remove(0);
+    let recorded: Value = serde_json::from_str(record["arguments"].as_str().unwrap()).unwrap();
+    assert_eq!(recorded["body"]["max_operation"], "read", "{record}");
+    // a fault, and somebody who is faster
+    let mine = visitor.get(&path).await.text;
+    let refused = send(&visitor, &mine, &[("rate_limit", "0"), ("max_operation", "all")]).await;
+    refused.expect(400);
+    assert!(refused.text.contains("2 values were not accepted: "), "{refused:?}");
+    assert_eq!(form_to(&refused.text, "/settings/update"), Some(format!("{path}/update")));
+    tenant
+        .platform
+        .patch(&format!("/api/v1/keys/{}/settings", agent.id), &json!({"rate_limit": 5}))
+        .await
+        .expect(200);
+    let late = send(&visitor, &mine, &[("locale", "de")]).await;
+    late.expect(409);
+    assert!(late.text.contains("changed meanwhile: rate_limit"), "{late:?}");
+    send(&visitor, &late.text, &[("rate_limit", "")]).await.expect(303);
+    let now = read().await;
+    assert_eq!((&now["rate_limit"]["origin"], &now["locale"]["value"]), (&json!("deployment"), &json!("de")));
+    // nobody else's, and none of another tenant
+    let other = stage.tenant("other").await;
+    let stranger = Visitor::with_key(&stage.gateway, &other.admin().await).await;
+    for path in
+        [&*path, "/console/keys/x/settings", "/console/keys/0199aaaa-0000-7000-8000-000000000001/settings"]
+    {
+        stranger.get(path).await.expect(404);
+        stranger
+            .post(&format!("{path}/update"), &[("version", "0"), ("was", "{}"), ("locale", "de")])
+            .await
+            .expect(404);
+    }
+    for low in [tenant.auditor().await, tenant.operator().await, agent] {
+        let visitor = Visitor::with_key(&stage.gateway, &low).await;
+        visitor.get(&path).await.expect(403);
+        visitor.post(&format!("{path}/update"), &[("version", "0"), ("was", "{}")]).await.expect(403);
     }
 }
 

@@ -88,6 +88,7 @@ fn pages((record, request): (&str, &str), tool: &str, key: &str) -> Vec<(&'stati
         ("settings", "/console/settings".to_owned()),
         ("keys", "/console/keys".to_owned()),
         ("key", format!("/console/keys/{key}")),
+        ("key settings", format!("/console/keys/{key}/settings")),
         ("missing", "/console/servers/none".to_owned()),
     ]
 }
@@ -294,7 +295,7 @@ async fn tables_of_a_policy_and_of_a_key_fit_a_phone() {
     browser.open(&format!("{}/console/policy", visitor.base)).await;
     let tool = json!(format!("up:{}", HOSTILE[1]));
     browser.evaluate(&format!("document.querySelector('#e-tool').value = {tool}")).await;
-    browser.follow("document.querySelector('form[action*=explain] button').click()").await;
+    browser.follow("document.querySelector('.filters button[formaction*=explain]').click()").await;
     let steps = "(() => { const table = document.querySelector('[aria-label=Steps]');
         return [table.scrollWidth <= table.clientWidth, table.querySelectorAll('[data-is=Layer]').length > 0,
             getComputedStyle(table.querySelector('thead')).display]; })()";

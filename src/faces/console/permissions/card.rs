@@ -2,7 +2,7 @@
 
 use crate::domain::consent::{COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, FENCE, grant_life};
 use crate::domain::person::OnePerson;
-use crate::domain::policy::Assurance;
+use crate::domain::policy::{Assurance, PolicyLayer};
 use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
@@ -11,8 +11,13 @@ use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::{LongText, short};
 use crate::gateway::{ConsentView, RequestedTool};
 
-/// Longest time after which a card is shown anew, in seconds.
+/// Longest time after which a card is shown anew, in seconds, and the same while little time is left.
 const AGAIN_S_MAX: i64 = 30;
+const AGAIN_LAST_S: i64 = 5;
+/// Time before the end of a request that is little, in seconds.
+const LAST_S: i64 = 60;
+/// Longest action at the head of a card, in characters: the arguments stand below it.
+const HEADING_CHARS_MAX: usize = 200;
 /// Longest action in a notice or a list, in characters.
 pub(super) const TOLD_CHARS_MAX: usize = 80;
 
@@ -76,7 +81,7 @@ pub(super) struct RequestCard {
     pub(super) is_pending: bool,
     /// True if a remembered decision allows the tool all the same.
     pub(super) runs_by_grant: bool,
-    /// Reason why no answer lets the call run; `None` without one, and for a request that does not wait.
+    /// Reason why no answer lets the call run; `None` without one, and for a request that is over.
     pub(super) stale: Option<&'static str>,
     /// Consequence of the state.
     pub(super) meaning: String,
@@ -145,7 +150,7 @@ impl RequestCard {
             href: super::href_of(row.id),
             records: sees_records
                 .then(|| format!("{}?consent_id={}#records", Section::Activity.href(), row.id)),
-            told: view.told_shortly(language),
+            told: short(&view.told_shortly(language), HEADING_CHARS_MAX),
             language: language.as_str(),
             tool: format!("{}:{}", row.server, row.tool),
             operation: row.operation_type.as_str().to_owned(),
@@ -164,11 +169,11 @@ impl RequestCard {
             you,
             created: Moment::new(row.created_at, visit.now()),
             expires,
-            again_s: ((row.expires_at - visit.now()).num_seconds() + 1).clamp(1, AGAIN_S_MAX),
+            again_s: again_s((row.expires_at - visit.now()).num_seconds()),
             state: state_of(view),
             is_pending,
             runs_by_grant: false,
-            stale: stale(view.tool_now(caller)).filter(|_| is_pending),
+            stale: hindrance(visit, view),
             meaning: meaning(visit, view),
             decided_by: decided(view),
             decided: row.decided_at.map(|at| Moment::new(at, visit.now())),
@@ -189,6 +194,27 @@ impl RequestCard {
             ]),
         }
     }
+}
+
+/// Returns the seconds after which a card is to be shown anew, `left_s` before the end of its time.
+fn again_s(left_s: i64) -> i64 {
+    let most = if left_s < LAST_S { AGAIN_LAST_S } else { AGAIN_S_MAX };
+    (left_s + 1).clamp(1, most)
+}
+
+/// Returns the reason why the call of an open request does not run now, whatever the answer; `None` if it may.
+pub(super) fn hindrance(visit: &PageVisit, view: &ConsentView) -> Option<&'static str> {
+    let is_open = [ConsentState::Pending, ConsentState::Granted].iter().any(|state| view.row.state == *state);
+    let refused = || match visit.gateway().calls.refused_now(visit.caller(), view)? {
+        PolicyLayer::Remembered => Some(
+            "A remembered decision denies this tool to this key: as long as it holds, this call does not run, whoever allows it. It is \
+             under Remembered decisions, where it can be revoked.",
+        ),
+        _ => Some(
+            "The policy refuses such calls by now: as long as that is so, this call does not run, whoever allows it.",
+        ),
+    };
+    is_open.then(|| stale(view.tool_now(visit.caller())).or_else(refused)).flatten()
 }
 
 /// Returns the reason why a call of a tool does not run now, whatever the answer; `None` if it may.
@@ -248,6 +274,11 @@ pub(in crate::faces::console) fn state_of(view: &ConsentView) -> String {
 pub(super) fn decided(view: &ConsentView) -> Option<String> {
     let by = decided_by(view)?;
     Some(match view.row.decision.as_ref().and_then(|decision| decision.known()) {
+        Some(decision)
+            if view.row.state == ConsentState::Cancelled && decision != ConsentDecision::CancelTurn =>
+        {
+            format!("{}: {by}. Taken back when its turn was ended", did(decision, view.risk).0)
+        }
         Some(decision) => format!("{}: {by}", did(decision, view.risk).0),
         // ended along with the one that was decided
         None if view.row.state == ConsentState::Cancelled => format!("Ended with its turn: {by}"),
@@ -282,24 +313,28 @@ fn decided_by(view: &ConsentView) -> Option<String> {
 
 /// Returns what a person decided about a request, and the way; `None` without a decision.
 pub(in crate::faces::console) fn verdict(view: &ConsentView) -> Option<String> {
-    let is_denial =
-        [ConsentState::Denied, ConsentState::Cancelled].iter().any(|state| view.row.state == *state);
-    let did = if is_denial { "Denied" } else { "Allowed" };
+    let is_allowed = match view.row.decision.as_ref().and_then(|decision| decision.known()) {
+        Some(decision) => decision.state() == ConsentState::Granted,
+        // ended along with the one that was decided, or by a word of a later release
+        None => ![ConsentState::Denied, ConsentState::Cancelled].iter().any(|state| view.row.state == *state),
+    };
+    let did = if is_allowed { "Allowed" } else { "Denied" };
     Some(format!("{did} by {}", decided_by(view)?))
 }
 
 /// Returns the consequence of a decision that reaches beyond the one call; `None` for others.
-fn reach(decision: ConsentDecision, risk: RiskLevel, in_turn: i64) -> Option<String> {
+fn reach(decision: ConsentDecision, view: &ConsentView, in_turn: i64) -> Option<String> {
+    let (risk, operation) = (view.risk, view.row.operation_type.as_str());
     match decision {
         ConsentDecision::AllowOnce | ConsentDecision::RejectOnce => None,
         ConsentDecision::AllowAlways => Some(format!(
-            "Later calls of this tool by this key, up to risk {}, run without asking, whatever their arguments. It can be revoked here.",
+            "Later calls of this tool by this key as {operation}, up to risk {}, run without asking, whatever their arguments. It can be \
+             revoked here.",
             risk.as_str()
         )),
-        ConsentDecision::RejectAlways => Some(
-            "Later calls of this tool by this key are refused without asking. It can be revoked here."
-                .to_owned(),
-        ),
+        ConsentDecision::RejectAlways => Some(format!(
+            "Later calls of this tool by this key as {operation} are refused without asking. It can be revoked here."
+        )),
         ConsentDecision::CancelTurn => Some(format!(
             "Ends {} now. What waits of the agent's session, or of its key if it has none, is denied, permissions that were not used \
              are taken back, and calls under way end. For {} s calls that ask, or that a remembered decision lets through, are refused. \
@@ -327,6 +362,6 @@ fn button(decision: &ConsentDecision, view: &ConsentView, in_turn: i64) -> Decis
         word: decision.as_str(),
         label,
         is_plain: *decision != ConsentDecision::AllowOnce || view.row.was_cut,
-        says: reach(*decision, view.risk, in_turn),
+        says: reach(*decision, view, in_turn),
     }
 }

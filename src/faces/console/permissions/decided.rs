@@ -1,12 +1,13 @@
 //! Notice above the requests that wait: what the visitor has just decided.
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
-use super::card::{TOLD_CHARS_MAX, did, meaning};
+use super::card::{TOLD_CHARS_MAX, did, hindrance, meaning};
 use super::grants;
-use crate::domain::consent::{ConsentDecision, ConsentState, GrantEffect};
+use super::line::arguments;
+use crate::domain::consent::{COOLDOWN_DENIALS, ConsentDecision, ConsentState, GrantEffect};
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
@@ -26,6 +27,8 @@ pub(super) struct DecidedNotice {
     pub(super) tone: &'static str,
     /// Action of the call, in words.
     pub(super) told: String,
+    /// Beginning of the arguments; `None` where the action says what they are.
+    pub(super) arguments: Option<String>,
     /// Canonical name of the tool.
     pub(super) tool: String,
     /// Owner of the key that asked.
@@ -71,6 +74,7 @@ impl DecidedNotice {
             did,
             tone,
             told: short(&view.told_shortly(visit.language()), TOLD_CHARS_MAX),
+            arguments: arguments(&view),
             tool: format!("{}:{}", row.server, row.tool),
             owner: row.owner.clone(),
             key_name: names.get(&row.principal).cloned(),
@@ -89,7 +93,11 @@ impl DecidedNotice {
 /// Returns the consequence of a decision about the call alone: of a refusal, beside a remembered decision that allows its tool.
 async fn once(visit: &PageVisit, view: &ConsentView) -> String {
     if view.row.state != ConsentState::Denied {
-        return meaning(visit, view);
+        let hindrance = hindrance(visit, view).map(|why| why.trim_end_matches('.').to_owned());
+        return hindrance.unwrap_or_else(|| meaning(visit, view));
+    }
+    if let Some(until) = visit.gateway().consent.cooldown(visit.caller(), view).await.ok().flatten() {
+        return cooldown(visit, until);
     }
     let grants = grants::load(visit, Some(view)).await.map(|(grants, _)| grants).unwrap_or_default();
     let allows = grants.iter().map(|grant| grants::line(visit, grant, None)).find(|grant| grant.allows(view));
@@ -97,6 +105,15 @@ async fn once(visit: &PageVisit, view: &ConsentView) -> String {
     allows.map_or_else(
         || view.meaning(|at| Moment::new(at, visit.now()).exact()),
         |grant| super::beside_grant(visit, view, &grant),
+    )
+}
+
+/// Returns the consequence of so many denials that the tool is refused without asking.
+pub(super) fn cooldown(visit: &PageVisit, until: DateTime<Utc>) -> String {
+    let until = Moment::new(until, visit.now()).exact();
+    format!(
+        "this tool was denied {COOLDOWN_DENIALS} times or more to this key, so every call of it that would ask is refused until {until}, \
+         whatever its arguments"
     )
 }
 
@@ -126,6 +143,7 @@ async fn remembered(visit: &PageVisit, view: &ConsentView, effect: GrantEffect) 
         GrantEffect::Reject => "are refused without asking".to_owned(),
     };
     format!(
-        "until {until} calls of this tool by this key {calls}. You can revoke it below, under Remembered decisions"
+        "until {until} calls of this tool by this key as {} {calls}. You can revoke it below, under Remembered decisions",
+        view.row.operation_type.as_str()
     )
 }

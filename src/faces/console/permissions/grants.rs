@@ -44,6 +44,11 @@ pub(super) struct GrantLine {
 }
 
 impl GrantLine {
+    /// Returns whether the decision was the answer to a request.
+    pub(super) fn is_of(&self, request: Uuid) -> bool {
+        self.grant.request_id == request
+    }
+
     /// Returns whether the decision was remembered after a time.
     pub(super) fn is_later_than(&self, at: DateTime<Utc>) -> bool {
         self.created.at() > at
@@ -92,7 +97,11 @@ pub(super) async fn load(
 pub(super) fn line(visit: &PageVisit, grant: &ConsentGrant, key_name: Option<&String>) -> GrantLine {
     GrantLine {
         id: grant.id,
-        effect: grant.effect.as_str().to_owned(),
+        effect: match grant.effect.known() {
+            Some(GrantEffect::Allow) => "allowed".to_owned(),
+            Some(GrantEffect::Reject) => "denied".to_owned(),
+            None => grant.effect.as_str().to_owned(),
+        },
         tool: format!("{}:{}", grant.server, grant.tool),
         operation: grant.operation_type.as_str().to_owned(),
         owner: grant.owner.clone(),

@@ -2,6 +2,7 @@
 
 use super::card::{TOLD_CHARS_MAX, decided, state_of};
 use crate::domain::consent::ConsentState;
+use crate::domain::reason::ActionKey;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::short;
@@ -13,6 +14,8 @@ pub(super) struct RequestLine {
     pub(super) href: String,
     /// Action of the call, in words.
     pub(super) told: String,
+    /// Beginning of the arguments; `None` where the action says what they are.
+    pub(super) arguments: Option<String>,
     /// Language of `told`, as a tag.
     pub(super) language: &'static str,
     /// Canonical name of the tool.
@@ -42,6 +45,7 @@ impl RequestLine {
         RequestLine {
             href: super::href_of(row.id),
             told: short(&view.told_shortly(language), TOLD_CHARS_MAX),
+            arguments: arguments(view),
             language: language.as_str(),
             tool: format!("{}:{}", row.server, row.tool),
             risk: view.risk.as_str(),
@@ -54,6 +58,12 @@ impl RequestLine {
             created: Moment::new(row.created_at, visit.now()),
         }
     }
+}
+
+/// Returns the beginning of a call's arguments, by which it is told from others; `None` where the words for its action have them.
+pub(super) fn arguments(view: &ConsentView) -> Option<String> {
+    let is_generic = view.row.action == ActionKey::Call.as_str();
+    is_generic.then(|| short(&view.row.arguments, TOLD_CHARS_MAX))
 }
 
 fn tone(state: Option<ConsentState>) -> &'static str {

@@ -138,6 +138,12 @@ impl PolicyDraft {
         }
     }
 
+    /// Returns whether the draft has other rules than these, a JSON list, or cannot be read.
+    pub(super) fn differs_from(&self, rules: &str) -> bool {
+        let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+        self.read().ok().is_none_or(|read| value(&read.rules) != value(rules))
+    }
+
     /// Returns the draft as a body of REST; `None` if it is none.
     pub(super) fn sent(&self) -> Option<Value> {
         let (mut body, read) = (Map::new(), self.read().ok()?);
@@ -204,6 +210,11 @@ impl Editor {
             text: Some(text).filter(|text| text.len() <= EDITED_BYTES_MAX),
             earlier,
         }
+    }
+
+    /// Returns whether the form sets a mode.
+    pub(super) fn sets_mode(&self) -> bool {
+        self.modes.iter().any(|mode| mode.is_chosen)
     }
 
     /// Returns whether the rules are too long for the form.

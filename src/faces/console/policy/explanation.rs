@@ -8,6 +8,7 @@ use crate::domain::operation::Variant;
 use crate::domain::policy::{Assurance, Entrance, Ruling};
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::not_an_object;
+use crate::faces::console::trial::why;
 use crate::faces::query::params::one_of;
 use crate::gateway::{ExplainRequest, Explained, GatewayError};
 
@@ -129,10 +130,8 @@ pub(super) struct Explanation {
     pub(super) rule: Option<String>,
     /// Mode that holds for the key.
     pub(super) mode: &'static str,
-    /// Level of risk.
-    pub(super) risk: &'static str,
-    /// Reasons of the risk, joined; empty without any.
-    pub(super) reasons: String,
+    /// Level of risk, with its reasons.
+    pub(super) risk: String,
     /// Persons who may answer, and the ways by which they are asked; `None` where nobody is asked.
     pub(super) asks: Option<String>,
     /// Steps in order.
@@ -162,8 +161,7 @@ impl Explanation {
             effect: decision.effect.as_str(),
             rule: decision.rule.as_deref().map(str::to_owned),
             mode: mode.as_str(),
-            risk: risk.level.as_str(),
-            reasons: risk.signals.iter().map(|signal| signal.as_str()).collect::<Vec<_>>().join(", "),
+            risk: format!("{}{}", risk.level.as_str(), why(risk)),
             asks,
             steps: steps.collect(),
         }

@@ -7,7 +7,7 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use super::fields::{can_be_mended, recorded};
-use super::one::href_of_page;
+use super::one::{WAITING, href_of_page};
 use super::verbs::{ServerVerb, ToolVerb};
 use super::{
     add, add_again, change, href_of, href_of_tool, import, needs_name, notices, overrides, settings, tool,
@@ -119,7 +119,8 @@ async fn act_on_server(visit: &PageVisit, name: &str, verb: &str) -> Result<Stri
         done.map(Some)
     });
     let after = perform(visit, act, work).await?;
-    Ok(changed.unwrap_or_else(|| notices::of_server(visit, verb, of, after.as_ref())))
+    let notice = notices::of_server(visit, verb, of, after.as_ref());
+    Ok(format!("{}{notice}", changed.unwrap_or_default()))
 }
 
 /// Returns the server for the record of an act; `None` for a text that no server is named by.
@@ -144,7 +145,7 @@ pub(in crate::faces::console) async fn on_tool(
     match act_on_tool(&visit, (&name, &tool), &verb).await {
         Ok(notice) => {
             let to = match visit.field("from") {
-                "list" => href_of_page(&name, visit.field("cursor")),
+                "list" => href_of_page(&name, visit.field("state") == WAITING, visit.field("cursor")),
                 _ => href_of_tool(&name, &tool),
             };
             visit.answer_act(Section::Servers, &with_notice(&visit, &to, &notice), Ok(()))

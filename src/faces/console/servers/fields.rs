@@ -27,14 +27,17 @@ pub(super) fn text(visit: &PageVisit, name: &str) -> Option<String> {
 /// [`GatewayError::Invalid`] for a line without a colon, or a name that comes twice.
 pub(super) fn headers(lines: &str) -> Result<Map<String, Value>, GatewayError> {
     let mut found = Map::new();
-    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    for (line, at) in lines.lines().map(str::trim).zip(1..).filter(|(line, _)| !line.is_empty()) {
         let split = line.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
         let (name, value) = split.ok_or_else(|| {
-            let says = "A line of the headers has no colon: each is a name, a colon and a value, such as X-Team: web.";
+            let says = format!(
+                "Line {at} of the headers has no colon: each is a name, a colon and a value, such as X-Team: web."
+            );
             GatewayError::invalid("headers", says)
         })?;
         if found.insert(name.to_owned(), Value::from(value)).is_some() {
-            return Err(GatewayError::invalid("headers", "The headers have a name twice."));
+            let says = format!("Line {at} of the headers has the name of a line before it.");
+            return Err(GatewayError::invalid("headers", says));
         }
     }
     Ok(found)
@@ -51,20 +54,30 @@ pub(super) fn checked(headers: &Map<String, Value>) -> Result<Headers, GatewayEr
 /// Reads the limits of the form; an empty field is none.
 ///
 /// # Errors
-/// [`GatewayError::Invalid`] for a value that is no whole number.
+/// [`GatewayError::Invalid`] about the first value that is not accepted, with a text about all of them.
 pub(super) fn limits(visit: &PageVisit) -> Result<Map<String, Value>, GatewayError> {
-    let mut found = Map::new();
+    let (mut found, mut faults, mut first) = (Map::new(), Vec::new(), None);
     for (name, max) in OWN_LIMITS {
         let Some(given) = text(visit, &name_of_limit(name)) else { continue };
-        let number = given.parse::<u64>().map_err(|_| {
-            GatewayError::invalid(
-                format!("limits.{name}"),
-                format!("limits.{name} must be a whole number, at most {max}"),
-            )
-        })?;
-        found.insert(name.to_owned(), Value::from(number));
+        match limit(&given, max) {
+            Some(number) => {
+                found.insert(name.to_owned(), Value::from(number));
+            }
+            None => {
+                faults.push(format!("limits.{name} must be a whole number from 1 to {max}"));
+                first = first.or(Some(name_of_limit(name)));
+            }
+        }
     }
-    Ok(found)
+    match first {
+        None => Ok(found),
+        Some(first) => Err(GatewayError::invalid(first, faults.join("; "))),
+    }
+}
+
+/// Reads a limit, which is at most `max`; `None` for a text that is none.
+pub(super) fn limit(text: &str, max: u64) -> Option<u64> {
+    text.parse().ok().filter(|number| (1..=max).contains(number))
 }
 
 /// Fault of a form that is shown again, with what was typed.

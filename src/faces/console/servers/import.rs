@@ -180,6 +180,13 @@ async fn line(visit: &PageVisit, server: &FoundServer, name: &str, fate: Fate) -
             Ok(made) => {
                 (line.word, line.tone) = ("added", "good");
                 line.href = Some(href_of(&made.name));
+                if !made.enabled {
+                    (line.word, line.tone, line.says) = (
+                        "added, disabled",
+                        "held",
+                        "the file says that it is off: enable it on its page".to_owned(),
+                    );
+                }
                 if let Some(error) = last_error(&made) {
                     (line.word, line.tone, line.says) = ("added, not listed", "open", error);
                 }

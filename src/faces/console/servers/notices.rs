@@ -31,8 +31,8 @@ pub(super) fn of_server(
         ServerVerb::Refresh | ServerVerb::Restart => {
             format!("Tried now:{}", after.map(tried).unwrap_or_default())
         }
-        // the form says what it changed
-        ServerVerb::Update => String::new(),
+        // after what the form changed
+        ServerVerb::Update => listed.to_owned(),
         ServerVerb::Remove => format!("The server {name} was removed."),
         ServerVerb::RemoveOauth => format!("The login at {name} is removed."),
         ServerVerb::Disconnect => "The login is forgotten.".to_owned(),

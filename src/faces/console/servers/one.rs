@@ -7,6 +7,7 @@ use http::StatusCode;
 use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
+use super::release::waiting_at;
 use super::{facts, field_of, href_of, href_of_tool, path_of, release, state_of, tone, tool};
 use crate::domain::era::Era;
 use crate::domain::id::{is_name, is_tool_name};
@@ -23,11 +24,13 @@ use crate::faces::console::text::{LongText, short};
 use crate::faces::query::cursor::{CursorPage, DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES, encode};
 use crate::faces::query::params::{ParamNames, Params};
 use crate::faces::query::server::{connection, is_connected, last_error, wants_login};
-use crate::gateway::{GatewayError, ServerView, ToolView};
+use crate::gateway::{GatewayError, ServerView, ToolView, wants_credentials};
 use crate::store::ConnectionRow;
 
 /// Parameters of the page.
-const PARAMS: ParamNames = &["tool", "cursor", "limit", DONE];
+const PARAMS: ParamNames = &["tool", "state", "cursor", "limit", DONE];
+/// Value of `state` for tools that wait for a decision.
+pub(super) const WAITING: &str = "waiting";
 /// Last parts of the paths to which the forms of the list are sent.
 const FORMS: [&str; 2] = ["create", "import"];
 /// Longest description in the list, in characters.
@@ -136,6 +139,12 @@ struct ServerPage {
     here: String,
     /// Cursor of this page of tools; empty for the first page.
     cursor: String,
+    /// True if the page lists the tools that wait for a decision alone.
+    is_waiting: bool,
+    /// Number of tools that wait for a decision, as far as it is known.
+    waiting: usize,
+    /// Number of prompts, resources and templates that do.
+    waiting_offers: usize,
     tools: Vec<ToolLine>,
     /// Link to the next page of tools; `None` if there is none.
     next: Option<String>,
@@ -170,7 +179,8 @@ async fn server(visit: &PageVisit, name: &str) -> Result<Response, GatewayError>
         return tool::show(visit, (name, tool), notice(visit, &params), None).await;
     }
     let bounds = (page.fetch(), DEFINITIONS_BYTES_MAX);
-    let tools = servers.list_server_tools(visit.caller(), name, &after, bounds).await?;
+    let is_waiting = params.one_of("state", &[WAITING])?.is_some();
+    let tools = servers.list_server_tools(visit.caller(), name, (&after, is_waiting), bounds).await?;
     let approved = |tool: &ToolView| tool.approved_definition.as_ref().map_or(0, String::len);
     page.fit(tools.iter().map(|tool| tool.definition.len() + approved(tool)));
     let connections = match server.oauth {
@@ -178,13 +188,14 @@ async fn server(visit: &PageVisit, name: &str) -> Result<Response, GatewayError>
         None => Vec::new(),
     };
     let login = login(visit, &server, &connections);
-    let shown = described(visit, (&server, login), &page, &tools);
+    let shown = described(visit, (&server, login), (&page, is_waiting), &tools);
     visit.show(StatusCode::OK, &ServerPage { done: notice(visit, &params), ..shown }).await
 }
 
-/// Returns the address of a page of a server's tools. `cursor` is empty for the first page.
-pub(super) fn href_of_page(server: &str, cursor: &str) -> String {
+/// Returns the address of a page of a server's tools, or of those that wait for a decision. `cursor` is empty for the first page.
+pub(super) fn href_of_page(server: &str, is_waiting: bool, cursor: &str) -> String {
     match cursor {
+        "" if is_waiting => format!("{}?state={WAITING}", href_of(server)),
         "" => href_of(server),
         cursor => format!(
             "{}?{}",
@@ -247,7 +258,7 @@ fn holder_of(row: &ConnectionRow) -> String {
 fn described(
     visit: &PageVisit,
     (server, login): (&ServerView, Option<LoginShown>),
-    page: &CursorPage,
+    (page, is_waiting): (&CursorPage, bool),
     tools: &[ToolView],
 ) -> ServerPage {
     let (shown, next) = page.split(tools, |tool| tool.name.clone());
@@ -283,10 +294,20 @@ fn described(
         may_change: role.may(Action::ChangeServers),
         may_list: role.may(Action::ChangeServers) && server.enabled,
         is_program: server.kind == ServerKind::Stdio,
-        here: href_of_page(&server.name, &cursor),
+        here: href_of_page(&server.name, is_waiting, &cursor),
         cursor,
+        is_waiting,
+        waiting: waiting_at(visit, &server.name).unwrap_or_default(),
+        waiting_offers: visit
+            .caller()
+            .catalogue()
+            .and_then(|catalogue| catalogue.states().get(&server.name).map(|state| state.waiting_offers))
+            .unwrap_or_default(),
         tools: shown.iter().map(|tool| line(visit, (&server.name, may_approve), tool)).collect(),
-        next: next.map(|cursor| format!("{href}?limit={}&cursor={cursor}", page.limit)),
+        next: next.map(|cursor| {
+            let state = if is_waiting { "state=waiting&" } else { "" };
+            format!("{href}?{state}limit={}&cursor={cursor}", page.limit)
+        }),
         href,
     }
 }
@@ -297,7 +318,12 @@ fn next_step(visit: &PageVisit, server: &ServerView) -> &'static str {
         return "";
     }
     match server.kind {
-        _ if wants_login(server) => "Somebody has to log in at the server: see its login below.",
+        _ if wants_login(server) && server.oauth.is_some() => {
+            "Somebody has to log in at the server: see its login below."
+        }
+        ServerKind::Http if last_error(server).is_some_and(|error| wants_credentials(&error)) => {
+            "Give its headers at Settings, most often Authorization; all present ones are replaced. Then press Connect again."
+        }
         ServerKind::Http => {
             "Look whether the server runs, and whether the address is right and can be reached from the gateway. Change it at \
              Settings, then press Connect again."

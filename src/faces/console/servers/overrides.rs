@@ -4,13 +4,14 @@ use serde_json::{Map, Value};
 
 use super::change::version;
 use super::fields::{FormNotice, text};
+use crate::domain::json;
 use crate::domain::overrides::{Hints, TITLE_CHARS_MAX};
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::was::{FormValues, differing};
 use crate::gateway::{GatewayError, OverrideRequest, ToolView};
 
-/// Words of a hint in the form, with their meanings.
-const WORDS: [(&str, &str); 3] = [("", "as the server says"), ("true", "true"), ("false", "false")];
+/// Words of a hint in the form; the empty one leaves what the server says.
+const WORDS: [&str; 3] = ["", "true", "false"];
 
 /// Words that the title has for people.
 pub(super) const TITLE: &str = "Title, for people";
@@ -40,7 +41,7 @@ pub(super) struct HintOption {
     /// Value of the field.
     pub(super) word: &'static str,
     /// Meaning of the word.
-    pub(super) label: &'static str,
+    pub(super) label: String,
     /// True if the override has it.
     pub(super) is_chosen: bool,
 }
@@ -69,7 +70,11 @@ impl OverrideForm {
         let values = FormValues::of(visit, values_of(tool), fault);
         let hint = |(name, label)| {
             let chosen = values.field(name);
-            let option = |(word, label)| HintOption { word, label, is_chosen: word == chosen };
+            let option = |word: &'static str| HintOption {
+                word,
+                label: if word.is_empty() { said(&tool.definition, name) } else { word.to_owned() },
+                is_chosen: word == chosen,
+            };
             HintField { name, label, options: WORDS.map(option).into() }
         };
         let [read_only, destructive, .., title] = Hints::NAMES;
@@ -91,6 +96,16 @@ impl OverrideForm {
             }),
             was: Value::Object(values.made_from().clone()).to_string(),
         }
+    }
+}
+
+/// Returns the words for an annotation as the server gives it.
+fn said(definition: &str, name: &str) -> String {
+    let annotations = json::find_members(definition, ["annotations"]).ok().and_then(|[raw]| raw);
+    let value = annotations.and_then(|raw| json::find_members(raw, [name]).ok()).and_then(|[raw]| raw);
+    match value.filter(|raw| ["true", "false"].contains(raw)) {
+        Some(value) => format!("as the server says: {value}"),
+        None => "as the server says: nothing".to_owned(),
     }
 }
 

@@ -5,7 +5,7 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::fields::{APPROVAL, FormNotice, name_of_limit, shown_url};
+use super::fields::{self, APPROVAL, FormNotice, name_of_limit, shown_url};
 use super::{commands, href_of, question, state_of};
 use crate::domain::server_kind::ServerKind;
 use crate::domain::server_url::masked;
@@ -30,6 +30,8 @@ struct LimitField {
     about: String,
     /// True if the value was not accepted.
     is_faulty: bool,
+    /// Value of the deployment, which an empty field leaves, and a larger one does not widen.
+    default: String,
 }
 
 /// Content of the form beside the limits; empty unless it is shown again.
@@ -125,13 +127,14 @@ pub(super) async fn show(
     let limit = |(name, max): (&'static str, u64)| {
         let field = name_of_limit(name);
         let (own, value) = (word(&values.now, &field), values.field(&field));
-        let is_faulty = again.as_ref().is_some_and(|again| again.is_about(&field));
+        let is_faulty = fault.is_some() && !value.is_empty() && fields::limit(&value, max).is_none();
         LimitField {
             name,
             now: (value != own).then(|| sized(name, own)),
             value,
             about: about(name, max),
             is_faulty,
+            default: sized(name, visit.gateway().servers.default_limit(name).to_string()),
         }
     };
     let mut commands = if server.command.is_some() { commands(visit) } else { Vec::new() };

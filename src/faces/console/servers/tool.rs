@@ -5,7 +5,9 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::overrides::OverrideForm;
+use super::release::waiting_at;
 use super::{facts, field_of, href_of, href_of_tool, path_of, tone};
+use crate::domain::annotations::{Tier, Unannotated};
 use crate::domain::diff::Diff;
 use crate::domain::id::is_tool_name;
 use crate::domain::tenant::Action;
@@ -44,12 +46,16 @@ struct ToolPage {
     /// Name as a field of a form has it.
     field: String,
     tier: &'static str,
+    /// Source of the tier.
+    tier_from: &'static str,
     state: &'static str,
     tone: &'static str,
     description: LongText,
     drift: Option<&'static str>,
     /// Annotations that a person has set in place of the server's, as JSON; `None` without any.
     overridden: Option<String>,
+    /// Remark that the override, or a part of it, counts no more, and what to do; `None` if all of it counts.
+    lapsed: Option<&'static str>,
     pin: String,
     approved_pin: Option<String>,
     /// True if there is an approved definition to compare with.
@@ -75,6 +81,8 @@ struct ToolPage {
     /// Link to a try of the tool; `None` for visitors who cannot call it.
     trial: Option<String>,
     is_waiting: bool,
+    /// Number of other tools of the server that wait for a decision.
+    others_waiting: usize,
 }
 
 /// Shows the page of a tool of a server. `done`: notice of what the visitor has just done; `fault`: that of the form of an override, which is
@@ -130,11 +138,13 @@ fn described(visit: &PageVisit, (server, may_approve): (&str, bool), tool: &Tool
         name: tool.name.clone(),
         field: field_of(&tool.name),
         tier: tier.as_str(),
+        tier_from: tier_from(tool, visit.caller().settings.unannotated_tools),
         state: tool.state.as_str(),
         tone: tone(tool.state),
         description: LongText::of(&description),
         drift: tool.drift.map(|(drift, _)| drift.sentence()),
         overridden: tool.overridden.as_ref().map(|overridden| overridden.said.hints.text()),
+        lapsed: lapsed(tool),
         pin: tool.pin.clone(),
         approved_pin: tool.approved_pin.clone(),
         is_compared: approved.is_some(),
@@ -150,5 +160,32 @@ fn described(visit: &PageVisit, (server, may_approve): (&str, bool), tool: &Tool
         trial: may_try.then(|| trial::href_of(&canonical)),
         definition,
         is_waiting,
+        others_waiting: waiting_at(visit, server).unwrap_or_default().saturating_sub(usize::from(is_waiting)),
+    }
+}
+
+/// Returns what no longer counts of a tool's override, since its definition is another one by now; `None` if all counts.
+fn lapsed(tool: &ToolView) -> Option<&'static str> {
+    let said = &tool.overridden.as_ref()?.said;
+    match (said.holds_wholly(&tool.pin), said.over(&tool.definition, &tool.pin)) {
+        (true, _) => None,
+        (false, Some(_)) => Some(
+            "The definition has changed since then: what makes the tool look more harmless counts no more. Set it again to have it back.",
+        ),
+        (false, None) => {
+            Some("The definition has changed since then: this counts no more. Set it again to have it back.")
+        }
+    }
+}
+
+/// Returns the source of a tool's tier: its annotations with the override, or the setting for tools without them.
+fn tier_from(tool: &ToolView, unannotated: Unannotated) -> &'static str {
+    let [said, counted] = [Unannotated::Trust, unannotated].map(|unannotated| facts(tool, unannotated).0);
+    match said {
+        _ if said != counted => {
+            "its server and overrides do not say all of what it may do, and the setting unannotated_tools is distrust"
+        }
+        Tier::Unknown => "neither its server nor an override says what it may do",
+        _ => "what its server, or an override, says that it may do",
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::domain::settings::{self, Scope};
+use super::SettingsOf;
+use crate::domain::settings;
 
 /// Value to choose.
 pub(super) struct SettingOption {
@@ -28,13 +29,13 @@ pub(super) struct SettingField {
     pub(super) about: &'static str,
     /// Description of the values that are accepted, beside an empty field.
     pub(super) accepts: String,
-    /// True if the tenant has no value of its own, and the one in force is inherited.
+    /// True if there is no value of its own, and the one in force is inherited.
     pub(super) is_inherited: bool,
     /// Values to choose from; none for a free text.
     pub(super) options: Vec<SettingOption>,
     /// Value in the form; empty to inherit.
     pub(super) given: String,
-    /// True if the field differs from what the tenant has.
+    /// True if the field differs from what is set.
     pub(super) is_changed: bool,
     /// Reason why the value in the form was not accepted; `None` for a fine one.
     pub(super) fault: Option<String>,
@@ -45,16 +46,21 @@ pub(super) struct SettingField {
 /// Reasons why values of a form were not accepted, by the names of settings.
 pub(super) type SettingFaults = BTreeMap<&'static str, String>;
 
-/// Values in a form that is shown again, by the names of settings. The other fields have what the tenant has.
+/// Values in a form that is shown again, by the names of settings. The other fields have what is set.
 pub(super) type TypedSettings = BTreeMap<&'static str, String>;
 
 impl SettingField {
     /// Creates the field of a setting that was read back, filled in with what was typed. `None` for a setting that was not read back.
-    pub(super) fn of(name: &'static str, read: &Map<String, Value>, typed: &TypedSettings) -> Option<Self> {
+    pub(super) fn of(
+        whose: SettingsOf,
+        name: &'static str,
+        read: &Map<String, Value>,
+        typed: &TypedSettings,
+    ) -> Option<Self> {
         let member = read.get(name)?;
         let value = member.get("value")?;
         let origin = member.get("origin")?.as_str()?.to_owned();
-        let own = value_of_form(if origin == "tenant" { value } else { &Value::Null });
+        let own = value_of_form(if origin == whose.origin() { value } else { &Value::Null });
         let given = typed.get(name).cloned();
         let is_changed = given.as_ref().is_some_and(|given| *given != own);
         let given = given.unwrap_or(own);
@@ -74,7 +80,7 @@ impl SettingField {
                 Value::Null => "none".to_owned(),
                 other => value_of_form(other),
             },
-            is_inherited: origin != "tenant",
+            is_inherited: origin != whose.origin(),
             origin,
             about: settings::about(name).unwrap_or_default(),
             accepts: accepts(name),
@@ -113,9 +119,9 @@ fn value_of_form(value: &Value) -> String {
     }
 }
 
-/// Returns the values that the tenant sets itself.
-pub(super) fn own_values(read: &Map<String, Value>) -> Map<String, Value> {
-    let is_own = |member: &Value| member.get("origin").and_then(Value::as_str) == Some("tenant");
+/// Returns the values that are set for the tenant, or the key, itself.
+pub(super) fn own_values(whose: SettingsOf, read: &Map<String, Value>) -> Map<String, Value> {
+    let is_own = |member: &Value| member.get("origin").and_then(Value::as_str) == Some(whose.origin());
     let own = read.iter().filter(|(_, member)| is_own(member));
     own.filter_map(|(name, member)| Some((name.clone(), member.get("value")?.clone()))).collect()
 }
@@ -125,26 +131,27 @@ fn wrong(name: &str) -> String {
 }
 
 /// Returns the values of a form that is shown again, all as typed.
-pub(super) fn typed(field: impl Fn(&str) -> String) -> TypedSettings {
-    settings::names_of_tenants().map(|name| (name, field(name).replace("\r\n", "\n"))).collect()
+pub(super) fn typed(whose: SettingsOf, field: impl Fn(&str) -> String) -> TypedSettings {
+    settings::names(whose.scope()).map(|name| (name, field(name).replace("\r\n", "\n"))).collect()
 }
 
 /// Returns the values that changes would set, as the form has them.
-pub(super) fn typed_of(patch: &Map<String, Value>) -> TypedSettings {
+pub(super) fn typed_of(whose: SettingsOf, patch: &Map<String, Value>) -> TypedSettings {
     let changed = |name: &'static str| Some((name, value_of_form(patch.get(name)?)));
-    settings::names_of_tenants().filter_map(changed).collect()
+    settings::names(whose.scope()).filter_map(changed).collect()
 }
 
-/// Returns the changes that a form asks for, beside the values that the tenant had when the form was made.
+/// Returns the changes that a form asks for, beside the values that were set when the form was made.
 ///
 /// # Errors
 /// Each field whose value is not accepted. What the API says of `null` is said of an empty field.
 pub(super) fn patch(
+    whose: SettingsOf,
     field: impl Fn(&str) -> String,
     was: &Map<String, Value>,
 ) -> Result<Map<String, Value>, SettingFaults> {
     let (mut patch, mut faults) = (Map::new(), SettingFaults::new());
-    for name in settings::names_of_tenants() {
+    for name in settings::names(whose.scope()) {
         let given = field(name);
         let value = match (given.trim(), settings::words(name)) {
             ("", _) => Some(Value::Null),
@@ -153,7 +160,7 @@ pub(super) fn patch(
         };
         match value {
             Some(value) if value == *was.get(name).unwrap_or(&Value::Null) => {}
-            Some(value) if settings::accepts(name, &value, Scope::Tenant) => {
+            Some(value) if settings::accepts(name, &value, whose.scope()) => {
                 patch.insert(name.to_owned(), value);
             }
             _ => {
@@ -185,7 +192,7 @@ mod tests {
                 let found = given.iter().find(|(known, _)| *known == name);
                 found.map(|(_, value)| (*value).to_owned()).unwrap_or_default()
             };
-            patch(field, &was).map(Value::Object)
+            patch(SettingsOf::Tenant, field, &was).map(Value::Object)
         };
         let same = [("max_operation", "read"), ("rate_limit", "5"), ("allowed_tools", "[\"a:*\"]")];
         assert_eq!(changed(&same), Ok(json!({})));
@@ -219,10 +226,12 @@ mod tests {
             "max_operation": {"value": "read", "origin": "tenant"},
             "in_band_answers": {"value": true, "origin": "deployment"},
             "rate_limit": {"value": null, "origin": "deployment"}}));
-        assert_eq!(Value::Object(own_values(&read)), json!({"max_operation": "read"}));
+        assert_eq!(Value::Object(own_values(SettingsOf::Tenant, &read)), json!({"max_operation": "read"}));
         let late = object(json!({"max_operation": "write"}));
         let field = |name, patch: &Map<String, Value>| {
-            let field = SettingField::of(name, &read, &typed_of(patch)).unwrap();
+            let field =
+                SettingField::of(SettingsOf::Tenant, name, &read, &typed_of(SettingsOf::Tenant, patch))
+                    .unwrap();
             let chosen =
                 field.options.iter().find(|option| option.is_chosen).map(|option| option.word.clone());
             (field.value, field.origin, field.given, chosen, field.is_changed)
@@ -235,8 +244,17 @@ mod tests {
         assert_eq!(field("max_operation", &late), of("read", "tenant", "write", Some("write"), true));
         assert_eq!(field("in_band_answers", &none), of("true", "deployment", "", None, false));
         assert_eq!(field("rate_limit", &none), of("none", "deployment", "", None, false));
-        assert!(SettingField::of("locale", &read, &typed_of(&none)).is_none());
-        let flag = SettingField::of("in_band_answers", &read, &typed_of(&none)).unwrap();
+        assert!(
+            SettingField::of(SettingsOf::Tenant, "locale", &read, &typed_of(SettingsOf::Tenant, &none))
+                .is_none()
+        );
+        let flag = SettingField::of(
+            SettingsOf::Tenant,
+            "in_band_answers",
+            &read,
+            &typed_of(SettingsOf::Tenant, &none),
+        )
+        .unwrap();
         assert_eq!((flag.accepts.as_str(), flag.is_inherited), ("true, false", true));
     }
 }

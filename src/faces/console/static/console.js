@@ -11,8 +11,8 @@
  *   - exact times in hover texts, and those with data-exact, have the visitor's local time beside UTC; times within sentences are UTC alone,
  *   - a text with data-copy has a button that copies it,
  *   - j and k move between permission requests, a and d from a request to its buttons. A button is pressed as any other.
- * A part is asked for at most every 2 s, never while the page is hidden or paused, and less often after errors. Nothing is asked any
- * more once the session has ended. What comes is the same page, written by the server's templates; it is read without running
+ * A part is asked for at most every 2 s, never while the page is hidden or paused, and less often after errors; the number of requests
+ * that wait every 30 s on a hidden page, for its title. Nothing is asked any more once the session has ended. What comes is the same page, written by the server's templates; it is read without running
  * anything, and put in place node by node, so that focus, open details and typed texts stay.
  */
 'use strict';
@@ -22,6 +22,9 @@
   const OVERVIEW_MS = 15000;
   const RETRY_MS = 2000; // first pause after an error; each further one is twice as long
   const RETRY_MAX_MS = 60000;
+  const PEEK_MS = 30000; // time between two looks of a hidden page at the number of requests
+  const NEWS_MS = 8000; // time for which news are in sight of whoever has scrolled down
+  const PAUSED = 'Updates are paused: this list stays as it is.';
   const GUARD_MS = 700; // decisions right after a list has moved are meant for another place
 
   const nav = document.querySelector('header nav');
@@ -106,7 +109,6 @@
   const region = document.querySelector('[data-live]');
   const kind = region ? region.dataset.live : '';
   let isStopped = false;
-  let isPaused = false;
 
   const place = document.querySelector('link[rel="canonical"]');
   if (place) history.replaceState(null, '', place.href);
@@ -133,9 +135,16 @@
   line.append(said);
   document.querySelector('main').prepend(line);
   let isCount = false; // what is said is the number of requests
+  let isPaused = false;
+  let fading = 0;
   const say = (text, ...more) => {
     isCount = false;
-    if (said.textContent !== text) said.replaceChildren(text, ...more);
+    const whole = isPaused ? `${PAUSED} ${text}`.trim() : text;
+    if (said.textContent === whole) return;
+    said.replaceChildren(whole, ...more);
+    clearTimeout(fading);
+    said.classList.toggle('news', whole !== '' && line.getBoundingClientRect().bottom < 0);
+    fading = setTimeout(() => said.classList.remove('news'), NEWS_MS);
   };
   const stop = (text) => {
     isStopped = true;
@@ -207,6 +216,8 @@
       if (!form || form.classList.contains('ended')) return;
       form.classList.add('ended');
       for (const button of form.querySelectorAll('button')) button.disabled = true;
+      const state = form.closest('article')?.querySelector('[data-state]');
+      if (state) state.textContent = 'does not wait any more';
       const over = note(form, 'This has ended or was decided meanwhile. Nothing can be sent any more. ');
       const card = form.closest('article');
       if (card) over.append(becameOf(card));
@@ -332,18 +343,26 @@
   /* hearing of news */
   let stream = null;
   let retry = RETRY_MS;
+  let peek = 0;
   const hangUp = () => {
+    clearTimeout(peek);
     stream?.close();
     stream = null;
   };
+  // a hidden page looks at the number now and then: open streams of many tabs would keep others from loading
+  const rest = () => {
+    hangUp();
+    if (!isStopped) peek = setTimeout(listen, PEEK_MS);
+  };
   const listen = () => {
-    if (stream || isStopped || document.hidden) return;
+    if (stream || isStopped) return;
     stream = new EventSource(EVENTS);
     stream.addEventListener('open', () => {
       retry = RETRY_MS;
     });
     stream.addEventListener('permissions', (event) => {
       count(Number(event.data));
+      if (document.hidden) rest();
       if (kind === 'permissions' || kind === 'call') want();
     });
     stream.addEventListener('activity', () => {
@@ -378,7 +397,7 @@
       clearTimeout(timer);
       timer = 0;
       button.textContent = isPaused ? 'Go on with updates' : 'Pause updates';
-      say(isPaused ? 'Updates are paused: this page stays as it is.' : '');
+      say('');
       if (!isPaused) want();
     });
     line.append(' ', button);
@@ -400,8 +419,9 @@
     if (document.hidden) {
       clearTimeout(timer);
       timer = 0;
-      hangUp();
+      rest();
     } else {
+      clearTimeout(peek);
       listen();
       if (isWanted || kind === 'overview') want();
     }
@@ -442,6 +462,7 @@
     found.focus();
   });
 
-  listen();
+  if (document.hidden) rest();
+  else listen();
   if (kind === 'overview') want();
 })();

@@ -2,7 +2,8 @@
 
 use crate::domain::operation::Variant;
 use crate::domain::policy::{Assurance, Ruling};
-use crate::domain::reason::whole_seconds;
+use crate::domain::reason::{Language, risk_reasons, whole_seconds};
+use crate::domain::risk::Risk;
 use crate::domain::tenant::Action;
 use crate::faces::console::page_visit::PageVisit;
 use crate::gateway::{Rehearsed, ToolRequest};
@@ -38,15 +39,18 @@ fn sees_policies(visit: &PageVisit) -> bool {
     visit.caller().role.may(Action::SeePolicies)
 }
 
+/// Returns the reasons of a risk in words, after a colon; empty without any.
+pub(in crate::faces::console) fn why(risk: Risk) -> String {
+    let reasons = risk_reasons(risk, Language::English);
+    if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) }
+}
+
 impl Forecast {
     fn of(rehearsed: &Rehearsed, sees_policies: bool) -> Forecast {
         let Rehearsed { refusal, verdict, warnings } = rehearsed;
         let mut notes = warnings.clone();
         if let Some(verdict) = verdict.as_ref().filter(|_| sees_policies) {
-            let signals: Vec<&str> = verdict.risk.signals.iter().map(|signal| signal.as_str()).collect();
-            let reasons =
-                if signals.is_empty() { String::new() } else { format!(" ({})", signals.join(", ")) };
-            notes.push(format!("Risk: {}{reasons}", verdict.risk.level.as_str()));
+            notes.push(format!("Risk: {}{}", verdict.risk.level.as_str(), why(verdict.risk)));
             notes.extend(verdict.decision.rule.as_ref().map(|rule| format!("Rule: {rule}")));
         }
         if let Some(refusal) = refusal {

@@ -1,7 +1,7 @@
 //! Outcomes of calls, as their page shows them: texts of the server as texts, pictures and sounds as a note.
 
 use crate::domain::json;
-use crate::domain::refusal::Code;
+use crate::domain::refusal::{Class, Code};
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::permissions;
@@ -95,6 +95,8 @@ impl OutcomeShown {
             Code::ConsentPending => ("waits for a person", "open"),
             Code::ConsentDenied => ("denied by a person", "held"),
             Code::ConsentTimedOut => ("expired: nobody answered in time", "held"),
+            Code::Cancelled => ("ended: it may have run", "bad"),
+            code if code.class() == Class::AfterDispatch => ("no usable answer: it may have run", "bad"),
             _ => ("not done", "held"),
         };
         let says = format!("{} ({})", refusal.message, refusal.code.as_str());

@@ -270,7 +270,7 @@ impl Calls {
 
     /// Runs `decide` on the layers in force and the call. Returns its result, the risk, and the request whose answer is
     /// remembered.
-    fn weigh<T>(
+    pub(in crate::gateway::calls) fn weigh<T>(
         &self,
         caller: &Caller,
         subject: &PolicySubject<'_>,

@@ -24,6 +24,8 @@ pub struct ServerState {
     pub changed: usize,
     /// Number of blocked tools.
     pub blocked: usize,
+    /// Number of prompts, resources and templates that wait for a decision.
+    pub waiting_offers: usize,
 }
 
 /// State of every server, by server name.
@@ -54,6 +56,11 @@ impl Catalog {
                 PinState::Changed => &mut state.changed,
                 PinState::Blocked => &mut state.blocked,
             } += 1;
+        }
+        for offer in self.offers().waiting() {
+            if let Some(state) = states.get_mut(&offer.server.name) {
+                state.waiting_offers += 1;
+            }
         }
         states
     }
