@@ -37,7 +37,7 @@ static INSERT_FINAL: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Inserts as many final records as [`ROWS_KEPT`] says, value by value. Postgres takes a fourth less time for a record than with arrays, and
+/// Inserts as many final records as [`ROWS_KEPT`] says, value by value. Postgres takes less time for a record than with arrays, and
 /// a third of the time for a single one, but more to read such a statement, which is sent once to a connection.
 static INSERT_ROWS: LazyLock<[String; ROWS_KEPT.len()]> = LazyLock::new(|| {
     let names = finals().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
@@ -96,8 +96,8 @@ impl Store {
 
     /// Commits final records, all or none: deletes their open rows and inserts the immutable ones. A record without an
     /// open row was closed as `unknown` by another replica; its true end becomes a `late_outcome` with `parent_id`.
-    /// Safe to repeat when the outcome of a commit is unknown. `is_calm` is true for a batch that nothing waits for: it is written in
-    /// pieces with pauses, since calls of a gateway on the same machine wait for the processor that Postgres has.
+    /// Safe to repeat when the outcome of a commit is unknown. While `is_calm` says that nothing waits for the batch or what comes after
+    /// it, it is written with pauses, since calls of a gateway on the same machine wait for the processor that Postgres has.
     ///
     /// # Errors
     /// The database is out of reach or fails, or has no partition for a day ([`StoreError::is_missing_partition`]). The
@@ -106,7 +106,7 @@ impl Store {
         &self,
         replica: ReplicaId,
         closes: &[Close],
-        is_calm: bool,
+        is_calm: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Commit, TxAccess::System).await?;
         let opened: Vec<&Record> =
@@ -153,13 +153,13 @@ async fn insert_rows(
     tx: &mut Unit,
     replica: ReplicaId,
     mut records: &[&Record],
-    is_calm: bool,
+    is_calm: &(dyn Fn() -> bool + Sync),
 ) -> Result<(), StoreError> {
     for (rows, statement) in ROWS_KEPT.iter().zip(INSERT_ROWS.iter()) {
         while let Some((piece, rest)) = records.split_at_checked(*rows) {
             bind_rows(sqlx::query(statement.as_str()), replica, piece).execute(&mut **tx).await?;
             records = rest;
-            if is_calm && !records.is_empty() {
+            if !records.is_empty() && is_calm() {
                 sleep(PIECE_PAUSE).await;
             }
         }

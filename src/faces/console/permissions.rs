@@ -181,7 +181,7 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         Some(view) => consent.cooldown(visit.caller(), view).await?,
         None => None,
     };
-    let remembered = one.and_then(|view| remembered_by(visit, view, &grants));
+    let remembered = one.and_then(|view| remembered_by(visit, view, (&grants, has_more_grants)));
     let refused = remembered.or_else(|| cooled.map(|until| decided::cooldown(visit, until)));
     let card = |view: &ConsentView| {
         let in_turn = in_turns.get(&view.row.id).copied().unwrap_or(0);
@@ -226,7 +226,7 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         next,
         grants,
         beside_grant: beside_grant.filter(|_| !one.is_some_and(is_denied)),
-        has_more_grants,
+        has_more_grants: has_more_grants && one.is_none(),
     };
     visit.show(StatusCode::OK, &page).await
 }
@@ -236,25 +236,28 @@ fn is_denied(view: &ConsentView) -> bool {
 }
 
 /// Returns the consequence of the decision about a request that was remembered, and refuses calls: until when, or that it is over. `None` for
-/// other requests.
-fn remembered_by(visit: &PageVisit, view: &ConsentView, grants: &[GrantLine]) -> Option<String> {
+/// other requests, and where it is not among the grants that were looked at, of which `has_more` says whether they are all.
+fn remembered_by(
+    visit: &PageVisit,
+    view: &ConsentView,
+    (grants, has_more): (&[GrantLine], bool),
+) -> Option<String> {
     let decision = view.row.decision.as_ref()?.known()?;
     if decision != ConsentDecision::RejectAlways || !is_denied(view) {
         return None;
     }
     let operation = view.row.operation_type.as_str();
-    Some(match grants.iter().find(|grant| grant.is_of(view.row.id)) {
-        Some(grant) => format!(
+    match grants.iter().find(|grant| grant.is_of(view.row.id)) {
+        Some(grant) => Some(format!(
             "calls of this tool by this key as {operation} are refused until {}",
             grant.expires.exact()
-        ),
-        None => {
-            format!(
-                "what was remembered is over, or was revoked; {}",
-                view.meaning(|at| Moment::new(at, visit.now()).exact())
-            )
-        }
-    })
+        )),
+        None if has_more => None,
+        None => Some(format!(
+            "what was remembered is over, or was revoked; {}",
+            view.meaning(|at| Moment::new(at, visit.now()).exact())
+        )),
+    }
 }
 
 /// Returns what a decision that allows the tool does to the call of a request.

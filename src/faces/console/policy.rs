@@ -151,7 +151,7 @@ async fn page(visit: &PageVisit, status: StatusCode, answers: Answers) -> Result
     let makers = tenants.policy_makers(caller, &versions).await?;
     let is_conflict = status == StatusCode::CONFLICT;
     let changes = caller.role.may(Action::ManageKeys);
-    let is_unsaved = answers.draft.as_ref().is_some_and(|draft| draft.differs_from(&rules));
+    let is_unsaved = answers.draft.as_ref().is_some_and(|draft| draft.differs_from(&rules, mode));
     let editor =
         changes.then(|| Editor::of((version, mode, &rules), answers.draft, earlier.as_ref(), is_conflict));
     let shown = match earlier.filter(|_| !changes) {
@@ -254,7 +254,8 @@ async fn update(visit: &PageVisit) -> Response {
         }
         Err(error) => return visit.failed(Section::Policy, &error),
     };
-    let answers = Answers { failure: Some(error.to_string()), draft: Some(draft), ..Answers::default() };
+    let (failure, explain) = (Some(error.to_string()), ExplainForm::of(visit));
+    let answers = Answers { failure, draft: Some(draft), explain, ..Answers::default() };
     let page = page(visit, status_of(&error).0, answers).await;
     page.unwrap_or_else(|error| visit.failed(Section::Policy, &error))
 }
@@ -289,7 +290,8 @@ async fn check(visit: &PageVisit) -> Result<Response, GatewayError> {
         Ok(document) => (StatusCode::OK, None, Some(CheckedDraft::of(visit, &document).await?)),
         Err(error) => (StatusCode::BAD_REQUEST, Some(error.to_string()), None),
     };
-    page(visit, status, Answers { failure, draft: Some(draft), checked, ..Answers::default() }).await
+    let explain = ExplainForm::of(visit);
+    page(visit, status, Answers { failure, draft: Some(draft), checked, explain, ..Answers::default() }).await
 }
 
 /// Explains what the policies say of a call that is not made.

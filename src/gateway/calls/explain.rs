@@ -9,6 +9,7 @@ use crate::domain::near;
 use crate::domain::operation::Variant;
 use crate::domain::policy::{Entrance, PolicyLayer, PolicyMode, Ruling, TraceStep};
 use crate::domain::refusal::{Code, Refusal};
+use crate::domain::risk::{Risk, Sensitivity};
 use crate::domain::settings::Effective;
 use crate::domain::tenant::Action;
 use crate::domain::validation::{self, Verdict};
@@ -75,8 +76,8 @@ impl Calls {
         self.upstreams.in_turn(caller.tenant_id().0, explain).await
     }
 
-    /// Returns the layer that refuses the call of a permission request now, whatever its arguments and the way by which it comes in: no answer
-    /// lets the call run then. `None` if none does, and where that is not known, as of a tool that is gone.
+    /// Returns the layer that refuses the call of a permission request now, whatever its arguments, what it declares of its data, and the way
+    /// by which it comes in: no answer lets the call run then. `None` if none does, and where that is not known, as of a tool that is gone.
     pub fn refused_now(&self, caller: &Caller, asked: &ConsentView) -> Option<PolicyLayer> {
         let row = &asked.row;
         let calling = self.tenants.stand_in(caller, asked.key()).ok()?;
@@ -84,19 +85,24 @@ impl Calls {
         let catalogue = caller.catalogue()?;
         let tool = catalogue.tool(&format!("{}:{}", row.server, row.tool))?;
         let mut refused = None;
-        for entrance in Entrance::ALL {
+        for (entrance, sensitivity) in
+            Entrance::ALL.into_iter().flat_map(|entrance| Sensitivity::ALL.map(|of| (entrance, of)))
+        {
             let subject = PolicySubject {
                 tool,
                 page: tool.shape.page.as_deref(),
                 tier: tool.tier(settings.unannotated_tools),
                 operation,
                 is_mismatched: is_mismatched(settings, tool, operation.variant()),
-                sensitivity: None,
+                sensitivity: Some(sensitivity),
                 arguments: NO_ARGUMENTS,
                 entrance,
                 at: clock::now(),
             };
-            let (decided, ..) = self.weigh(&calling, &subject, |layers, call| layers.evaluate_past(call));
+            // the risk is that of the call with its arguments
+            let risk = Risk { level: asked.risk, ..Risk::assess(&subject.facts()) };
+            let (decided, _) =
+                self.weigh(&calling, &subject, risk, |layers, call| layers.evaluate_past(call));
             if decided.ruling != Some(Ruling::Denied) {
                 return None;
             }

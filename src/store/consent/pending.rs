@@ -71,10 +71,11 @@ impl Store {
     /// The database is out of reach or fails.
     pub async fn count_ended_with(&self, tenant: TenantId, row: &ConsentRow) -> Result<i64, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        // one transaction ended them all, so they have one time
+        // one transaction ended them all, so they have one time; none is open for more than a day
         let count = sqlx::query_scalar(
             "select count(*) from consent_requests
-             where tenant_id = $1 and principal = $2 and ended_at = $3 and state = 'cancelled' and id <> $4",
+             where tenant_id = $1 and principal = $2 and ended_at = $3 and state = 'cancelled' and id <> $4
+               and created_at > $3 - interval '2 days'",
         )
         .bind(tenant.0)
         .bind(row.principal)

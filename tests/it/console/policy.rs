@@ -307,8 +307,7 @@ async fn a_call_is_explained_beside_rules_that_are_not_saved() {
     assert_harmless(&explained.text);
     assert_eq!(edited(&explained.text), serde_json::from_str::<Value>(rules).unwrap());
     assert!(
-        explained.text.contains("those in the form are not saved")
-            && !explained.text.contains("by rule mine")
+        explained.text.contains("what the form has is not saved") && !explained.text.contains("by rule mine")
     );
     assert!(explained.text.contains("<option value=\"by_risk\" selected>"), "{explained:?}");
     let saved = [("version", &*version), ("mode", "by_risk"), ("rules", rules)];

@@ -261,6 +261,13 @@ async fn a_card_says_that_a_remembered_decision_or_the_policy_refuses_its_call()
     tenant.platform.ask(Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
     let page = visitor.get(&path_of(&third)).await.text;
     assert!(page.contains("The policy refuses such calls by now"), "{page}");
+    // what a call declares of its data is not known any more, so nothing is said of rules about it
+    let deny = json!([{"id": "no", "effect": "deny", "enforced": true, "match": {"sensitivity": "unknown"}}]);
+    let version = tenant.platform.get("/api/v1/policy").await.expect(200)["version"].clone();
+    let body = json!({"version": version, "rules": deny});
+    tenant.platform.ask(Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
+    let page = visitor.get(&path_of(&third)).await.text;
+    assert!(!page.contains("The policy refuses such calls by now"), "{page}");
 }
 
 #[tokio::test]
@@ -278,7 +285,10 @@ async fn the_end_of_a_turn_leaves_who_had_allowed_a_call() {
         admin.get(ended.header("location")).await.text.contains("1 other request of the turn ended with it")
     );
     let page = visitor.get(&path_of(&first)).await.text;
-    assert!(page.contains("Allowed once: eva, over console. Taken back when its turn was ended"), "{page}");
+    assert!(
+        page.contains("Allowed once: eva, over console. This call&#39;s permission ended with its turn"),
+        "{page}"
+    );
     assert!(page.contains("its turn was ended: calls of it that ask are refused until "), "{page}");
     let mine = visitor.get("/console/permissions?state=decided_by_me").await.text;
     assert!(mine.contains(&path_of(&first)), "{mine}");

@@ -205,6 +205,11 @@ async fn a_changed_tool_is_reviewed_and_approved_by_its_pin() {
             "{page}"
         );
     }
+    let fields = [named, ("from", "list"), ("state", "waiting"), ("cursor", "b3RoZXI")];
+    for verb in ["block", "unblock"] {
+        let done = visitor.post(&format!("/console/servers/up/tools/{verb}"), &fields).await;
+        assert_eq!(led_to(&done), (303, "/console/servers/up?state=waiting&cursor=b3RoZXI"));
+    }
     for (path, status) in [("t/explode", 404), ("none/block", 404), ("%00/block", 404)] {
         visitor.post(&format!("/console/servers/up/tools/{path}"), &[]).await.expect(status);
     }

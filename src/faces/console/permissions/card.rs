@@ -207,8 +207,8 @@ pub(super) fn hindrance(visit: &PageVisit, view: &ConsentView) -> Option<&'stati
     let is_open = [ConsentState::Pending, ConsentState::Granted].iter().any(|state| view.row.state == *state);
     let refused = || match visit.gateway().calls.refused_now(visit.caller(), view)? {
         PolicyLayer::Remembered => Some(
-            "A remembered decision denies this tool to this key: as long as it holds, this call does not run, whoever allows it. It is \
-             under Remembered decisions, where it can be revoked.",
+            "A remembered decision denies this tool to this key: as long as it holds, this call does not run, whoever allows it. An admin, or \
+             who gave it, may revoke it.",
         ),
         _ => Some(
             "The policy refuses such calls by now: as long as that is so, this call does not run, whoever allows it.",
@@ -277,7 +277,8 @@ pub(super) fn decided(view: &ConsentView) -> Option<String> {
         Some(decision)
             if view.row.state == ConsentState::Cancelled && decision != ConsentDecision::CancelTurn =>
         {
-            format!("{}: {by}. Taken back when its turn was ended", did(decision, view.risk).0)
+            let rest = if decision.remembers().is_some() { ", and what is remembered stays" } else { "" };
+            format!("{}: {by}. This call's permission ended with its turn{rest}", did(decision, view.risk).0)
         }
         Some(decision) => format!("{}: {by}", did(decision, view.risk).0),
         // ended along with the one that was decided

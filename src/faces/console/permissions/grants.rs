@@ -72,7 +72,7 @@ impl GrantLine {
 }
 
 /// Loads the grants that a visitor may see: all, or those about the tool and the key of one request. Returns them with whether there are
-/// more than are shown.
+/// more, which were not looked at.
 ///
 /// # Errors
 /// Error of the use case.
@@ -82,7 +82,7 @@ pub(super) async fn load(
 ) -> Result<(Vec<ConsentGrant>, bool), GatewayError> {
     let fetched = i64::try_from(GRANTS_MAX).unwrap_or(0) + 1;
     let mut rows = visit.gateway().consent.list_grants(visit.caller(), Uuid::max(), fetched).await?;
-    let has_more = of.is_none() && rows.len() > GRANTS_MAX;
+    let has_more = rows.len() > GRANTS_MAX;
     rows.truncate(GRANTS_MAX);
     rows.retain(|grant| {
         of.is_none_or(|view| {

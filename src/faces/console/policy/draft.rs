@@ -138,10 +138,12 @@ impl PolicyDraft {
         }
     }
 
-    /// Returns whether the draft has other rules than these, a JSON list, or cannot be read.
-    pub(super) fn differs_from(&self, rules: &str) -> bool {
+    /// Returns whether the draft has other rules than these, a JSON list, sets another mode, or cannot be read.
+    pub(super) fn differs_from(&self, rules: &str, mode: PolicyMode) -> bool {
         let value = |text: &str| serde_json::from_str::<Value>(text).ok();
-        self.read().ok().is_none_or(|read| value(&read.rules) != value(rules))
+        self.read().ok().is_none_or(|read| {
+            value(&read.rules) != value(rules) || !["", mode.as_str()].contains(&self.chosen_mode(&read))
+        })
     }
 
     /// Returns the draft as a body of REST; `None` if it is none.

@@ -194,14 +194,12 @@ async fn server(visit: &PageVisit, name: &str) -> Result<Response, GatewayError>
 
 /// Returns the address of a page of a server's tools, or of those that wait for a decision. `cursor` is empty for the first page.
 pub(super) fn href_of_page(server: &str, is_waiting: bool, cursor: &str) -> String {
-    match cursor {
-        "" if is_waiting => format!("{}?state={WAITING}", href_of(server)),
-        "" => href_of(server),
-        cursor => format!(
-            "{}?{}",
-            href_of(server),
-            Serializer::new(String::new()).append_pair("cursor", cursor).finish()
-        ),
+    let given = [("state", if is_waiting { WAITING } else { "" }), ("cursor", cursor)];
+    let mut query = Serializer::new(String::new());
+    query.extend_pairs(given.into_iter().filter(|(_, value)| !value.is_empty()));
+    match query.finish() {
+        none if none.is_empty() => href_of(server),
+        query => format!("{}?{query}", href_of(server)),
     }
 }
 

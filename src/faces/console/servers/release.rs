@@ -3,7 +3,6 @@
 use axum::response::Response;
 
 use super::{href_of, question};
-use crate::domain::tool::PinState;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::question::ActQuestion;
@@ -95,9 +94,8 @@ fn consequences(server: &ServerView, waiting: Option<usize>, named: &str) -> Str
 async fn names_of_waiting(visit: &PageVisit, server: &str) -> Result<String, GatewayError> {
     visit.expect(DEFINITIONS_MEMORY_BYTES).await?;
     let bounds = (TOOLS_LOOKED_AT, DEFINITIONS_BYTES_MAX);
-    let tools =
-        visit.gateway().servers.list_server_tools(visit.caller(), server, ("", false), bounds).await?;
-    let mut waiting = tools.iter().filter(|tool| matches!(tool.state, PinState::Pending | PinState::Changed));
+    let tools = visit.gateway().servers.list_server_tools(visit.caller(), server, ("", true), bounds).await?;
+    let mut waiting = tools.iter();
     let names: Vec<String> =
         waiting.by_ref().take(NAMED_MAX).map(|tool| short(&tool.name, NAME_CHARS_MAX)).collect();
     let more = if waiting.next().is_some() { ", …" } else { "" };

@@ -127,7 +127,8 @@ pub(super) async fn show(
     let limit = |(name, max): (&'static str, u64)| {
         let field = name_of_limit(name);
         let (own, value) = (word(&values.now, &field), values.field(&field));
-        let is_faulty = fault.is_some() && !value.is_empty() && fields::limit(&value, max).is_none();
+        let is_shown = fault.is_some() && !values.is_late;
+        let is_faulty = is_shown && !value.is_empty() && fields::limit(&value, max).is_none();
         LimitField {
             name,
             now: (value != own).then(|| sized(name, own)),

@@ -38,7 +38,7 @@
   const KEPT = ':is(input, select, textarea):not([type="password"], [name="csrf"], [data-keep="no"])';
   const fieldsOf = (form) => [...form.elements].filter((field) => field.matches(KEPT));
   // forms about several tools have the same action
-  const idOf = (form) => `${form.getAttribute('action')} ${form.elements.namedItem('tool')?.value ?? ''}`;
+  const idOf = (form) => `${form.getAttribute('action')} ${form.querySelector('[type="hidden"][name="tool"]')?.value ?? ''}`;
   const store = (name, entry) => {
     try {
       sessionStorage.removeItem(name);
@@ -82,8 +82,8 @@
     notice.setAttribute('role', 'status');
     document.querySelector('main').prepend(notice);
     notice.textContent = 'What you typed before is in the form again; it was not sent again. ';
-    const secret = mine.querySelector('[data-keep="no"]:not([type="hidden"])');
-    if (secret) notice.textContent += 'Fields that may hold secrets are empty. ';
+    const isSecret = (field) => field.matches('[data-keep="no"]:not([type="hidden"])');
+    if ([...mine.elements].some(isSecret)) notice.textContent += 'Fields that may hold secrets are empty. ';
     const link = document.createElement('a');
     mine.id ||= 'kept';
     [link.href, link.textContent] = [`#${mine.id}`, 'Go to the form'];
@@ -99,7 +99,7 @@
   const sendsHere = (sender) => new URL(sender.formAction ?? sender.action).pathname === location.pathname;
   let filled = mine || keepers().find((form) => [form, ...form.querySelectorAll('[formaction]')].some(sendsHere));
   document.addEventListener('input', (event) => {
-    filled = event.target.closest('form[data-keep]') ?? filled;
+    if (event.target.form?.matches('[data-keep]')) filled = event.target.form;
   });
 
   // of the session and its tenant: another one's forms are never put into this page
@@ -366,6 +366,7 @@
       if (kind === 'permissions' || kind === 'call') want();
     });
     stream.addEventListener('activity', () => {
+      if (document.hidden) rest();
       if (kind === 'activity') want();
     });
     stream.addEventListener('error', () => {

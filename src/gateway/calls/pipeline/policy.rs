@@ -253,7 +253,8 @@ impl Calls {
         caller: &Caller,
         subject: &PolicySubject<'_>,
     ) -> PolicyVerdict {
-        let (decision, risk, remembered) = self.weigh(caller, subject, |layers, call| layers.evaluate(call));
+        let risk = Risk::assess(&subject.facts());
+        let (decision, remembered) = self.weigh(caller, subject, risk, |layers, call| layers.evaluate(call));
         PolicyVerdict { decision, risk, remembered }
     }
 
@@ -263,21 +264,21 @@ impl Calls {
         caller: &Caller,
         subject: &PolicySubject<'_>,
     ) -> (PolicyVerdict, Vec<TraceStep>) {
-        let ((decision, trace), risk, remembered) =
-            self.weigh(caller, subject, |layers, call| layers.explain(call));
+        let risk = Risk::assess(&subject.facts());
+        let ((decision, trace), remembered) =
+            self.weigh(caller, subject, risk, |layers, call| layers.explain(call));
         (PolicyVerdict { decision, risk, remembered }, trace)
     }
 
-    /// Runs `decide` on the layers in force and the call. Returns its result, the risk, and the request whose answer is
-    /// remembered.
+    /// Runs `decide` on the layers in force and the call of this risk. Returns its result, and the request whose answer is remembered.
     pub(in crate::gateway::calls) fn weigh<T>(
         &self,
         caller: &Caller,
         subject: &PolicySubject<'_>,
+        risk: Risk,
         decide: impl FnOnce(&PolicyLayers<'_>, &PolicyCall<'_>) -> T,
-    ) -> (T, Risk, Option<Uuid>) {
+    ) -> (T, Option<Uuid>) {
         let facts = subject.facts();
-        let risk = Risk::assess(&facts);
         let call = PolicyCall {
             facts: &facts,
             risk,
@@ -295,7 +296,7 @@ impl Calls {
             remembered,
             has_host_prompt: caller.settings.host_prompts.contains(&subject.operation),
         };
-        (decide(&layers, &call), risk, request)
+        (decide(&layers, &call), request)
     }
 }
 

@@ -128,9 +128,9 @@ impl ActivityLog {
                 return;
             }
             let (closes, rest, is_calm) = self.take_ending();
-            let is_calm = is_calm && !stop.is_cancelled();
             let began = Instant::now();
-            match close_halving(&self.0, &closes, is_calm).await {
+            let stays_calm = || is_calm && !stop.is_cancelled() && self.is_calm();
+            match close_halving(&self.0, &closes, &stays_calm).await {
                 Ok(()) => {
                     self.0.measures.closed.observe(began.elapsed());
                     backoff.reset();
@@ -183,6 +183,12 @@ impl ActivityLog {
                 () = stop.cancelled(), if !stop.is_cancelled() => {}
             }
         }
+    }
+
+    /// Returns whether nothing in the queue waits for its write.
+    fn is_calm(&self) -> bool {
+        let state = self.0.state.lock();
+        state.urgent == 0 && state.closing == 0
     }
 
     /// Takes the next batch. Returns it with whether it is one that nothing waits for, and that is not large.
@@ -271,7 +277,11 @@ async fn open_halving(
 
 /// Closes a batch. A record that the database refuses becomes a stub, and the others are written. `is_calm`: see
 /// [`Store::close_activity`].
-async fn close_halving(shared: &Shared, closes: &[Close], is_calm: bool) -> Result<(), StoreError> {
+async fn close_halving(
+    shared: &Shared,
+    closes: &[Close],
+    is_calm: &(dyn Fn() -> bool + Sync),
+) -> Result<(), StoreError> {
     let Shared { store, replica, measures, .. } = shared;
     let replica = *replica;
     let days = async {
