@@ -5,7 +5,7 @@ mod may_not;
 mod state;
 
 pub use digest::{ConsentSubject, DIGEST_BYTES};
-pub use may_not::MayNotDecide;
+pub use may_not::{ADD_APPROVER, MayNotDecide};
 pub use state::{ConsentState, ConsentStep, LapseReason};
 
 use chrono::TimeDelta;

@@ -3,8 +3,8 @@
 use crate::domain::person::OnePerson;
 use crate::domain::policy::Assurance;
 
-/// Command that makes a key for somebody who answers.
-const ADD: &str = "mcpproxy key add --role approver --owner NAME";
+/// Command by which a key for somebody who answers is made, as [`MayNotDecide::text`] names it.
+pub const ADD_APPROVER: &str = "mcpproxy key add --role approver --owner NAME";
 
 /// Reason for which somebody may not decide a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl MayNotDecide {
         };
         format!(
             "nobody allows their own call here: {fact}{one}. It takes {other} with role approver or admin; an admin makes \
-             one: {ADD}"
+             one: {ADD_APPROVER}"
         )
     }
 }
@@ -106,7 +106,7 @@ mod tests {
         ] {
             let why = MayNotDecide::SelfApproval { same, needed };
             let text = why.text();
-            assert!(text.contains(fact) && text.contains(helps) && text.ends_with(ADD), "{text}");
+            assert!(text.contains(fact) && text.contains(helps) && text.ends_with(ADD_APPROVER), "{text}");
             assert_eq!(why.as_str(), "self_approval");
         }
     }

@@ -183,12 +183,18 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     };
     let remembered = one.and_then(|view| remembered_by(visit, view, (&grants, has_more_grants)));
     let refused = remembered.or_else(|| cooled.map(|until| decided::cooldown(visit, until)));
+    let is_cancelled = |view: &&ConsentView| view.row.state == ConsentState::Cancelled;
+    let ender = match one.filter(is_cancelled) {
+        Some(view) => consent.ended_by(visit.caller(), view).await?,
+        None => None,
+    };
     let card = |view: &ConsentView| {
         let in_turn = in_turns.get(&view.row.id).copied().unwrap_or(0);
         let card = RequestCard::of(visit, view, names.get(&view.row.principal), in_turn);
         let beside = beside_grant.clone().filter(|_| is_denied(view));
         RequestCard {
             runs_by_grant: card.is_pending && grants.iter().any(|grant| grant.allows(view)),
+            ended_by: ender.clone().map(|(id, comment)| (href_of(id), comment)),
             meaning: beside.or_else(|| refused.clone()).unwrap_or(card.meaning),
             ..card
         }

@@ -111,6 +111,11 @@ impl Calls {
         refused
     }
 
+    /// Returns the mode that holds now for the key of a permission request; `None` for a key that is gone.
+    pub fn mode_of(&self, caller: &Caller, asked: &ConsentView) -> Option<PolicyMode> {
+        self.tenants.stand_in(caller, asked.key()).ok().map(|calling| calling.settings.policy_mode)
+    }
+
     fn explain_call(&self, calling: &Caller, tool: &Arc<Tool>, request: &ExplainRequest) -> Explained {
         let settings = &calling.settings;
         // also of a tool that the key does not see: the question is what the rules say

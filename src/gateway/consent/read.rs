@@ -188,6 +188,22 @@ impl Consent {
         count.map_err(|error| GatewayError::from_store(error, "permission request"))
     }
 
+    /// Returns the request whose decision ended the turn of this one, with the comment on it; `None` if that is not known.
+    ///
+    /// # Errors
+    /// As [`Consent::list`].
+    pub async fn ended_by(
+        &self,
+        caller: &Caller,
+        view: &ConsentView,
+    ) -> Result<Option<(Uuid, Option<String>)>, GatewayError> {
+        if !view.is_visible_to(caller) {
+            return Ok(None);
+        }
+        let found = self.store.ended_by(caller.tenant()?.id, &view.row).await;
+        found.map_err(|error| GatewayError::from_store(error, "permission request"))
+    }
+
     /// Returns until when denials refuse the tool of a request to its key, whatever the arguments; `None` where they do not.
     ///
     /// # Errors

@@ -87,6 +87,31 @@ impl Store {
         Ok(count)
     }
 
+    /// Returns the request whose decision ended the turn of another one, with the comment on it; `None` if that is not known.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn ended_by(
+        &self,
+        tenant: TenantId,
+        row: &ConsentRow,
+    ) -> Result<Option<(Uuid, Option<String>)>, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let found = sqlx::query_as(
+            "select id, comment from consent_requests
+             where tenant_id = $1 and principal = $2 and ended_at = $3 and decision = 'cancel_turn' and id <> $4
+               and created_at > $3 - interval '2 days' limit 1",
+        )
+        .bind(tenant.0)
+        .bind(row.principal)
+        .bind(row.ended_at)
+        .bind(row.id)
+        .fetch_optional(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(found)
+    }
+
     /// Counts the requests of these principals that the end of a turn would end now, by principal and session.
     ///
     /// # Errors

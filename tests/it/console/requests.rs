@@ -280,11 +280,15 @@ async fn the_end_of_a_turn_leaves_who_had_allowed_a_call() {
     let visitor = Visitor::with_key(&stage.gateway, &approver).await;
     visitor.post(&decision_of(&first), &[("decision", "allow_once")]).await.expect(303);
     let admin = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
-    let ended = admin.post(&decision_of(&second), &[("decision", "cancel_turn")]).await;
+    let comment = ("comment", "too much at once");
+    let ended = admin.post(&decision_of(&second), &[("decision", "cancel_turn"), comment]).await;
     assert!(
         admin.get(ended.header("location")).await.text.contains("1 other request of the turn ended with it")
     );
     let page = visitor.get(&path_of(&first)).await.text;
+    assert!(attributes(&page, "href").contains(&path_of(&second)), "{page}");
+    assert!(page.contains("with the comment: too much at once"), "{page}");
+    assert!(!visitor.get(&path_of(&second)).await.text.contains("Its turn was ended with"));
     assert!(
         page.contains("Allowed once: eva, over console. This call&#39;s permission ended with its turn"),
         "{page}"

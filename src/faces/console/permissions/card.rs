@@ -1,8 +1,10 @@
 //! Permission request on the page: all that a person needs to decide.
 
-use crate::domain::consent::{COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, FENCE, grant_life};
+use crate::domain::consent::{
+    ADD_APPROVER, COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, FENCE, grant_life,
+};
 use crate::domain::person::OnePerson;
-use crate::domain::policy::{Assurance, PolicyLayer};
+use crate::domain::policy::{Assurance, PolicyLayer, PolicyMode};
 use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
@@ -63,8 +65,10 @@ pub(super) struct RequestCard {
     pub(super) arguments: LongText,
     /// True if the arguments are longer than what is shown.
     pub(super) was_cut: bool,
-    /// Rule that asks; `None` if the mode does.
-    pub(super) rule: Option<String>,
+    /// Rule that asks, or that none does and the mode of now.
+    pub(super) asked_by: String,
+    /// Link to the request whose decision ended the turn of this one, with the comment on it; `None` for others.
+    pub(super) ended_by: Option<(String, Option<String>)>,
     /// Persons who may allow the call.
     pub(super) assurance: &'static str,
     /// Sentence whether the visitor is one of them; empty for a request that does not wait.
@@ -161,7 +165,8 @@ impl RequestCard {
             details: view.details(language),
             arguments: LongText::of(&row.arguments),
             was_cut: row.was_cut,
-            rule: row.rule.clone(),
+            asked_by: asked_by(visit, view),
+            ended_by: None,
             assurance: match view.assurance {
                 Assurance::Client => "an approver or admin, or the person at the agent's own client",
                 Assurance::Approver => "somebody else than who asks, with role approver or admin",
@@ -178,7 +183,7 @@ impl RequestCard {
             decided_by: decided(view),
             decided: row.decided_at.map(|at| Moment::new(at, visit.now())),
             comment: row.comment.clone(),
-            may_not: may_not.map(|why| why.text()),
+            may_not: may_not.map(|why| why.text().replace(&format!(": {ADD_APPROVER}"), " at Keys")),
             buttons: buttons(&[ConsentDecision::RejectOnce, ConsentDecision::AllowOnce]),
             only_once: match (row.was_cut, view.risk) {
                 (true, _) => Some("Decisions about arguments that are not shown whole are not remembered."),
@@ -193,6 +198,25 @@ impl RequestCard {
                 ConsentDecision::AllowAlways,
             ]),
         }
+    }
+}
+
+/// Returns the rule that asks, or the mode of now where none does, with what it asks about.
+fn asked_by(visit: &PageVisit, view: &ConsentView) -> String {
+    if let Some(rule) = &view.row.rule {
+        return format!("rule {rule}");
+    }
+    let mode = visit.gateway().calls.mode_of(visit.caller(), view);
+    match (mode, view.risk) {
+        (Some(PolicyMode::ByRisk), RiskLevel::Moderate) => {
+            "no rule. The mode by_risk asks about a tool of moderate risk that reaches systems outside its server, writes files or gets data \
+             declared private; some forms of web pages are always asked about"
+                .to_owned()
+        }
+        (Some(mode), _) => {
+            format!("no rule: the mode, which is {} now, or what is always asked about", mode.as_str())
+        }
+        (None, _) => "no rule: the mode of the policy, or what is always asked about".to_owned(),
     }
 }
 
