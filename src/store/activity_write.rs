@@ -3,10 +3,8 @@
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use tokio::time::sleep;
 use ulid::Ulid;
 use uuid::Uuid;
 
@@ -22,8 +20,6 @@ use crate::domain::id::ReplicaId;
 const ROWS_AT_ONCE: usize = 25;
 /// Final records that one kept statement inserts, the most first: each number is a statement of its own.
 const ROWS_KEPT: [usize; 3] = [16, 4, 1];
-/// Pause between two such statements of a batch that nothing waits for.
-const PIECE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Inserts a batch of final records from an array for each column; one that exists already is the same.
 static INSERT_FINAL: LazyLock<String> = LazyLock::new(|| {
@@ -96,18 +92,12 @@ impl Store {
 
     /// Commits final records, all or none: deletes their open rows and inserts the immutable ones. A record without an
     /// open row was closed as `unknown` by another replica; its true end becomes a `late_outcome` with `parent_id`.
-    /// Safe to repeat when the outcome of a commit is unknown. While `is_calm` says that nothing waits for the batch or what comes after
-    /// it, it is written with pauses, since calls of a gateway on the same machine wait for the processor that Postgres has.
+    /// Safe to repeat when the outcome of a commit is unknown.
     ///
     /// # Errors
     /// The database is out of reach or fails, or has no partition for a day ([`StoreError::is_missing_partition`]). The
     /// records may be committed all the same.
-    pub async fn close_activity(
-        &self,
-        replica: ReplicaId,
-        closes: &[Close],
-        is_calm: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(), StoreError> {
+    pub async fn close_activity(&self, replica: ReplicaId, closes: &[Close]) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Commit, TxAccess::System).await?;
         let opened: Vec<&Record> =
             closes.iter().filter(|close| close.opened).map(|close| close.record.as_ref()).collect();
@@ -136,7 +126,7 @@ impl Store {
             .chain(&late)
             .collect();
         match self.statements {
-            Statements::Kept => insert_rows(&mut tx, replica, &finals, is_calm).await?,
+            Statements::Kept => insert_rows(&mut tx, replica, &finals).await?,
             Statements::Unnamed => {
                 for piece in finals.chunks(ROWS_AT_ONCE) {
                     let insert = bind_final(sqlx::query(INSERT_FINAL.as_str()), replica, piece).await;
@@ -149,19 +139,11 @@ impl Store {
 }
 
 /// Inserts final records with kept statements.
-async fn insert_rows(
-    tx: &mut Unit,
-    replica: ReplicaId,
-    mut records: &[&Record],
-    is_calm: &(dyn Fn() -> bool + Sync),
-) -> Result<(), StoreError> {
+async fn insert_rows(tx: &mut Unit, replica: ReplicaId, mut records: &[&Record]) -> Result<(), StoreError> {
     for (rows, statement) in ROWS_KEPT.iter().zip(INSERT_ROWS.iter()) {
         while let Some((piece, rest)) = records.split_at_checked(*rows) {
             bind_rows(sqlx::query(statement.as_str()), replica, piece).execute(&mut **tx).await?;
             records = rest;
-            if !records.is_empty() && is_calm() {
-                sleep(PIECE_PAUSE).await;
-            }
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use crate::domain::near;
 use crate::domain::operation::Variant;
 use crate::domain::policy::{Entrance, PolicyLayer, PolicyMode, Ruling, TraceStep};
 use crate::domain::refusal::{Code, Refusal};
-use crate::domain::risk::{Risk, Sensitivity};
+use crate::domain::risk::Sensitivity;
 use crate::domain::settings::Effective;
 use crate::domain::tenant::Action;
 use crate::domain::validation::{self, Verdict};
@@ -100,9 +100,8 @@ impl Calls {
                 at: clock::now(),
             };
             // the risk is that of the call with its arguments
-            let risk = Risk { level: asked.risk, ..Risk::assess(&subject.facts()) };
-            let (decided, _) =
-                self.weigh(&calling, &subject, risk, |layers, call| layers.evaluate_past(call));
+            let (decided, ..) =
+                self.weigh(&calling, &subject, Some(asked.risk), |layers, call| layers.evaluate_past(call));
             if decided.ruling != Some(Ruling::Denied) {
                 return None;
             }

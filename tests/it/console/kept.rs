@@ -13,10 +13,10 @@ const NOTICES: &str =
 const FILLED: &str = "What you typed before is in the form again; it was not sent again. Go to the form";
 const WITHOUT_SECRETS: &str = "What you typed before is in the form again; it was not sent again. \
     Fields that may hold secrets are empty. Go to the form";
-/// Whether the link of the notice leads to a form with the mark.
+/// Test that the link of the notice leads to a form with the mark.
 const LEADS_TO_FORM: &str =
     "document.querySelector(document.querySelector('p.notice a').hash).matches('form[data-keep]')";
-/// Whether the line of the script is in sight at the end of the page, and over nothing that can be pressed.
+/// Test that the line of the script is in sight at the end of the page, and over nothing that can be pressed.
 const SAID_AT_THE_END: &str = "(() => {
     scrollTo(0, document.documentElement.scrollHeight);
     const line = document.querySelector('p.live').getBoundingClientRect();

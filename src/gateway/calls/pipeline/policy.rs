@@ -15,7 +15,7 @@ use crate::domain::policy::{
 };
 use crate::domain::reason::AskReason;
 use crate::domain::refusal::{Code, Refusal};
-use crate::domain::risk::{Risk, RiskFacts, Sensitivity, TrustTier};
+use crate::domain::risk::{Risk, RiskFacts, RiskLevel, Sensitivity, TrustTier};
 use crate::domain::rounds::RoundConsent;
 use crate::domain::web_page::facts::{PageFacts, PageToolKind};
 use crate::domain::web_page::needs::missing_secrets;
@@ -253,8 +253,8 @@ impl Calls {
         caller: &Caller,
         subject: &PolicySubject<'_>,
     ) -> PolicyVerdict {
-        let risk = Risk::assess(&subject.facts());
-        let (decision, remembered) = self.weigh(caller, subject, risk, |layers, call| layers.evaluate(call));
+        let (decision, risk, remembered) =
+            self.weigh(caller, subject, None, |layers, call| layers.evaluate(call));
         PolicyVerdict { decision, risk, remembered }
     }
 
@@ -264,21 +264,23 @@ impl Calls {
         caller: &Caller,
         subject: &PolicySubject<'_>,
     ) -> (PolicyVerdict, Vec<TraceStep>) {
-        let risk = Risk::assess(&subject.facts());
-        let ((decision, trace), remembered) =
-            self.weigh(caller, subject, risk, |layers, call| layers.explain(call));
+        let ((decision, trace), risk, remembered) =
+            self.weigh(caller, subject, None, |layers, call| layers.explain(call));
         (PolicyVerdict { decision, risk, remembered }, trace)
     }
 
-    /// Runs `decide` on the layers in force and the call of this risk. Returns its result, and the request whose answer is remembered.
+    /// Runs `decide` on the layers in force and the call. `level` is its level of risk where that is known already. Returns the result, the
+    /// risk, and the request whose answer is remembered.
     pub(in crate::gateway::calls) fn weigh<T>(
         &self,
         caller: &Caller,
         subject: &PolicySubject<'_>,
-        risk: Risk,
+        level: Option<RiskLevel>,
         decide: impl FnOnce(&PolicyLayers<'_>, &PolicyCall<'_>) -> T,
-    ) -> (T, Option<Uuid>) {
+    ) -> (T, Risk, Option<Uuid>) {
         let facts = subject.facts();
+        let assessed = Risk::assess(&facts);
+        let risk = Risk { level: level.unwrap_or(assessed.level), ..assessed };
         let call = PolicyCall {
             facts: &facts,
             risk,
@@ -296,7 +298,7 @@ impl Calls {
             remembered,
             has_host_prompt: caller.settings.host_prompts.contains(&subject.operation),
         };
-        (decide(&layers, &call), request)
+        (decide(&layers, &call), risk, request)
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{ActivityLog, Ending, Opened, Opening, RecordUnavailable, Rest, Shared, rejected};
+use super::{ActivityLog, Ending, LogMeasures, Opened, Opening, RecordUnavailable, Rest, rejected};
 use crate::domain::activity::Record;
 use crate::domain::backoff::{Backoff, chance};
 use crate::domain::id::ReplicaId;
@@ -127,10 +127,9 @@ impl ActivityLog {
             if !self.gather(&stop).await {
                 return;
             }
-            let (closes, rest, is_calm) = self.take_ending();
+            let (closes, rest) = self.take_ending();
             let began = Instant::now();
-            let stays_calm = || is_calm && !stop.is_cancelled() && self.is_calm();
-            match close_halving(&self.0, &closes, &stays_calm).await {
+            match close_halving(&self.0.store, self.0.replica, &closes, &self.0.measures).await {
                 Ok(()) => {
                     self.0.measures.closed.observe(began.elapsed());
                     backoff.reset();
@@ -185,24 +184,16 @@ impl ActivityLog {
         }
     }
 
-    /// Returns whether nothing in the queue waits for its write.
-    fn is_calm(&self) -> bool {
-        let state = self.0.state.lock();
-        state.urgent == 0 && state.closing == 0
-    }
-
-    /// Takes the next batch. Returns it with whether it is one that nothing waits for, and that is not large.
-    fn take_ending(&self) -> (Vec<Close>, Vec<Rest>, bool) {
+    fn take_ending(&self) -> (Vec<Close>, Vec<Rest>) {
         let mut state = self.0.state.lock();
-        let is_calm = state.urgent == 0 && state.closing == 0 && state.ending.len() < self.0.limits.batch;
         // a backlog from a slow database goes out in larger pieces
         let most = state.ending.len().min(self.0.limits.batch * BACKLOG_BATCHES);
         let count = fitting(state.ending.iter().take(most).map(|ending| ending.rest.slot.bytes())).min(most);
-        let (closes, rest): (Vec<Close>, Vec<Rest>) =
+        let batch: (Vec<Close>, Vec<Rest>) =
             state.ending.drain(..count).map(|ending| (ending.close, ending.rest)).unzip();
-        state.urgent = state.urgent.saturating_sub(urgent(&rest));
-        state.closing = state.closing.saturating_sub(closing(&closes));
-        (closes, rest, is_calm)
+        state.urgent = state.urgent.saturating_sub(urgent(&batch.1));
+        state.closing = state.closing.saturating_sub(closing(&batch.0));
+        batch
     }
 
     fn put_back(&self, closes: Vec<Close>, rest: Vec<Rest>) {
@@ -275,29 +266,27 @@ async fn open_halving(
     }
 }
 
-/// Closes a batch. A record that the database refuses becomes a stub, and the others are written. `is_calm`: see
-/// [`Store::close_activity`].
+/// Closes a batch. A record that the database refuses becomes a stub, and the others are written.
 async fn close_halving(
-    shared: &Shared,
+    store: &Store,
+    replica: ReplicaId,
     closes: &[Close],
-    is_calm: &(dyn Fn() -> bool + Sync),
+    measures: &LogMeasures,
 ) -> Result<(), StoreError> {
-    let Shared { store, replica, measures, .. } = shared;
-    let replica = *replica;
     let days = async {
         Ok(closes.iter().map(|close| close.record.started_at().date_naive()).take(DAYS_MAX).collect())
     };
-    match store.with_partitions(days, || store.close_activity(replica, closes, is_calm)).await {
+    match store.with_partitions(days, || store.close_activity(replica, closes)).await {
         Err(error) if error.is_bad_data() && closes.len() > 1 => {
             let (left, right) = closes.split_at(closes.len() / 2);
-            Box::pin(close_halving(shared, left, is_calm)).await?;
-            Box::pin(close_halving(shared, right, is_calm)).await
+            Box::pin(close_halving(store, replica, left, measures)).await?;
+            Box::pin(close_halving(store, replica, right, measures)).await
         }
         Err(error) if error.is_bad_data() => {
             tracing::error!(%error, "an activity record was refused by the database; a stub is kept");
             let stub = |close: &Close| Close { record: Box::new(stub(&close.record)), ..*close };
             let stubs: Vec<Close> = closes.iter().map(stub).collect();
-            match store.close_activity(replica, &stubs, is_calm).await {
+            match store.close_activity(replica, &stubs).await {
                 // not even a stub is accepted: losing one record, with a log line, beats stopping everybody's log
                 Err(error) if error.is_bad_data() => {
                     let ids: Vec<String> = stubs.iter().map(|stub| stub.record.id.to_string()).collect();
