@@ -136,7 +136,7 @@ pub fn details(
 /// marks that could end it.
 pub fn quotation(text: &str) -> Option<String> {
     let line = marked(text, QUOTED_BYTES_MAX).text;
-    let line = line.replace(['"', '“', '”', '„', '«', '»'], "'");
+    let line = line.replace(texts::QUOTES, "'");
     let mut words: String = line.trim().chars().take(QUOTED_CHARS_MAX).collect();
     if words.len() < line.trim().len() {
         words.push('…');

@@ -164,7 +164,7 @@ fn act(words: &[String], arguments: &Values<'_>) -> Option<Vec<String>> {
     };
     // where it goes may be all that is dangerous in it
     let name = match arguments.first(&TO).filter(|_| MOVES.contains(&verb.as_str())) {
-        Some(to) => format!("{} → {to}", arguments.first(&FROM).unwrap_or(name)),
+        Some(to) => [arguments.first(&FROM).unwrap_or(name), to].join(texts::ARROW),
         None => name,
     };
     Some(vec![verb.clone(), object, name, place])

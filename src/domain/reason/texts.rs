@@ -30,6 +30,10 @@ pub(super) const CUT: Wording = say(
     "The arguments are longer than what is shown here.",
     "Die Argumente sind länger, als hier gezeigt wird.",
 );
+/// Quotation marks, none of which a quotation has within.
+pub(super) const QUOTES: [char; 6] = ['"', '“', '”', '„', '«', '»'];
+/// Sign between the place that something leaves and the one that it gets to.
+pub(super) const ARROW: &str = " → ";
 pub(super) const AGENT: Wording = say("The agent says:", "Der Agent sagt:");
 pub(super) const AUTHOR: Wording = say("The tool's author says:", "Der Autor des Werkzeugs sagt:");
 
@@ -106,6 +110,19 @@ pub(super) fn has_verb(name: &str) -> bool {
 
 /// Words an action with its values.
 pub(super) fn action(key: ActionKey, values: [&str; 4], language: Language) -> String {
+    let shown: [String; 4] = match key {
+        ActionKey::Execute | ActionKey::Sql => values.map(|value| closed(value, language)),
+        ActionKey::Act => {
+            let [verb, object, called, place] = values;
+            [verb.to_owned(), object.to_owned(), route(called, language), named(place, language)]
+        }
+        // has its own quotation marks
+        ActionKey::Call | ActionKey::SubmitForm => values.map(str::to_owned),
+        ActionKey::ReadFile | ActionKey::ReadConfiguration | ActionKey::WriteFile | ActionKey::Request => {
+            values.map(|value| named(value, language))
+        }
+    };
+    let values = shown.each_ref().map(String::as_str);
     let [first, second, third, _] = values;
     match (key, language) {
         (ActionKey::ReadFile, Language::English) => format!("Read file at {first}"),
@@ -168,6 +185,31 @@ pub(super) fn quoted(words: &str, language: Language) -> String {
         Language::English => format!("\"{words}\""),
         Language::German => format!("„{words}“"),
     }
+}
+
+/// Returns a value of the caller as a part of a sentence: one with white space stands in quotation marks, so that no value passes for words of
+/// the gateway.
+fn named(value: &str, language: Language) -> String {
+    if value.contains(char::is_whitespace) { in_quotes(value, language) } else { value.to_owned() }
+}
+
+/// Returns where something is moved from and to, each as [`named`] has it.
+fn route(value: &str, language: Language) -> String {
+    let ends: Vec<String> = value.split(ARROW).map(|end| named(end, language)).collect();
+    ends.join(ARROW)
+}
+
+/// Returns a value of the caller behind a colon, at the end of the sentence: one that could end that sentence and begin another stands in
+/// quotation marks.
+fn closed(value: &str, language: Language) -> String {
+    let ends = |pair: &[char]| matches!(pair, [end, after] if ".!?:".contains(*end) && after.is_whitespace());
+    let chars: Vec<char> = value.chars().collect();
+    if chars.windows(2).any(ends) { in_quotes(value, language) } else { value.to_owned() }
+}
+
+/// Puts quotation marks around a value, which cannot end them.
+fn in_quotes(value: &str, language: Language) -> String {
+    quoted(&value.replace(QUOTES, "'"), language)
 }
 
 /// Words the risk with its reasons.
