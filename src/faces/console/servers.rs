@@ -3,6 +3,7 @@
 mod acts;
 mod add;
 mod change;
+mod changes;
 mod fields;
 mod import;
 mod notices;

@@ -4,6 +4,7 @@ pub(in crate::faces) mod activity;
 pub(in crate::faces) mod consent;
 pub(in crate::faces) mod cursor;
 pub(in crate::faces) mod export;
+pub(in crate::faces) mod offer;
 pub(in crate::faces) mod params;
 pub(in crate::faces) mod record;
 pub(in crate::faces) mod server;

@@ -15,7 +15,8 @@ use super::show::RestAnswer;
 use super::{servers, show};
 use crate::domain::offer::OfferKind;
 use crate::domain::tool::PinState;
-use crate::gateway::{GatewayError, OfferName, OfferView, URI_BYTES_MAX};
+use crate::faces::query::offer;
+use crate::gateway::{GatewayError, OfferName, OfferView};
 
 /// Query parameters that name a resource or template.
 pub(super) const RESOURCE: ParamNames = &["kind", "uri"];
@@ -56,13 +57,8 @@ async fn named<'a>(
     kind: OfferKind,
     name: &'a str,
 ) -> Result<OfferName<'a>, RestError> {
-    let server = servers::name(exchange)?;
-    if name.is_empty() || name.len() > URI_BYTES_MAX || name.contains('\0') {
-        // finds the server first all the same: an impossible name must not tell more than a missing one
-        exchange.gateway().servers.get_server(exchange.caller(), server).await?;
-        return Err(GatewayError::NotFound(kind.as_str()).into());
-    }
-    Ok(OfferName { server, kind, name })
+    let offer = OfferName { server: servers::name(exchange)?, kind, name };
+    Ok(offer::named(&exchange.gateway().servers, exchange.caller(), offer).await?)
 }
 
 async fn prompt(exchange: &Exchange) -> Result<OfferName<'_>, RestError> {

@@ -14,8 +14,8 @@ use super::servers;
 use super::show;
 use super::show::RestAnswer;
 use crate::domain::offer::OfferKind;
-use crate::domain::publish::OfferPart;
 use crate::domain::tool::PinState;
+use crate::faces::query::offer;
 use crate::gateway::OfferView;
 
 /// Members about the pin, alike for prompts, resources and templates.
@@ -75,35 +75,31 @@ fn prompt(offer: &OfferView) -> Result<Prompt<'_>, RestError> {
         safe_name: offer.safe_name.as_deref(),
         pinned: pinned(offer)?,
         definition: show::raw(&offer.definition)?,
-        not_listed: OfferPart::prompt(&offer.definition).err().map(|why| why.0),
+        not_listed: offer::not_listed(offer),
     })
 }
 
 fn resource(offer: &OfferView) -> Result<Resource<'_>, RestError> {
-    let part = match offer.kind.known() {
-        Some(OfferKind::Template) => OfferPart::template(&offer.definition),
-        _ => OfferPart::resource(&offer.definition),
-    };
     Ok(Resource {
         kind: offer.kind.as_str(),
         uri: &offer.name,
         pinned: pinned(offer)?,
         definition: show::raw(&offer.definition)?,
         shadowed_by: offer.shadowed_by.as_deref(),
-        not_listed: part.err().map(|why| why.0),
+        not_listed: offer::not_listed(offer),
     })
 }
 
 pub(super) async fn prompts(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let mut page = params.page()?;
     let offers = fetch(&exchange, &mut page, &[OfferKind::Prompt]).await?;
-    cursor::list(&offers, &page, key, prompt)
+    cursor::list(&offers, &page, offer::key, prompt)
 }
 
 pub(super) async fn resources(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let mut page = params.page()?;
     let offers = fetch(&exchange, &mut page, &[OfferKind::Resource, OfferKind::Template]).await?;
-    cursor::list(&offers, &page, key, resource)
+    cursor::list(&offers, &page, offer::key, resource)
 }
 
 async fn fetch(
@@ -111,7 +107,7 @@ async fn fetch(
     page: &mut CursorPage,
     kinds: &[OfferKind],
 ) -> Result<Vec<OfferView>, RestError> {
-    let (kind, name) = page.after((String::new(), String::new()), read_key)?;
+    let (kind, name) = page.after((String::new(), String::new()), offer::read_key)?;
     let server = servers::name(exchange)?;
     let after = (kind.as_str(), name.as_str());
     exchange.expect_answer(DEFINITIONS_MEMORY_BYTES).await?;
@@ -123,15 +119,4 @@ async fn fetch(
         .await?;
     page.fit(offers.iter().map(|offer| offer.definition.len()));
     Ok(offers)
-}
-
-fn key(offer: &OfferView) -> String {
-    format!("{} {}", offer.kind.as_str(), offer.name)
-}
-
-/// Parses the key after which a page begins: kind and name.
-fn read_key(key: &str) -> Option<(String, String)> {
-    let (kind, name) = key.split_once(' ')?;
-    let is_good = OfferKind::parse(kind).is_some() && !name.contains('\0');
-    is_good.then(|| (kind.to_owned(), name.to_owned()))
 }

@@ -4,11 +4,11 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 
+use super::changes::DefinitionChanges;
 use super::overrides::OverrideForm;
 use super::release::waiting_at;
 use super::{facts, field_of, href_of, href_of_tool, path_of, tone};
 use crate::domain::annotations::{Tier, Unannotated};
-use crate::domain::diff::Diff;
 use crate::domain::id::is_tool_name;
 use crate::domain::tenant::Action;
 use crate::domain::tool::PinState;
@@ -17,18 +17,6 @@ use crate::faces::console::page_visit::{PageVisit, status_of};
 use crate::faces::console::text::{LongText, indented};
 use crate::faces::console::trial;
 use crate::gateway::{GatewayError, ToolView};
-
-/// Most changes that are shown.
-const CHANGES_MAX: usize = 200;
-/// Longest value of a change, in bytes.
-const VALUE_BYTES_MAX: usize = 4096;
-
-/// Change of a definition since it was approved.
-struct ChangeLine {
-    path: String,
-    before: Option<LongText>,
-    after: Option<LongText>,
-}
 
 #[derive(Template)]
 #[template(path = "tool.html", config = "src/faces/console/askama.toml")]
@@ -58,10 +46,7 @@ struct ToolPage {
     lapsed: Option<&'static str>,
     pin: String,
     approved_pin: Option<String>,
-    /// True if there is an approved definition to compare with.
-    is_compared: bool,
-    changes: Vec<ChangeLine>,
-    has_more_changes: bool,
+    changes: DefinitionChanges,
     definition: LongText,
     /// Path of the form that approves the definition; `None` without the right, if there is nothing to approve, and
     /// for a definition that is not shown whole.
@@ -111,15 +96,6 @@ pub(super) async fn show(
 fn described(visit: &PageVisit, (server, may_approve): (&str, bool), tool: &ToolView) -> ToolPage {
     let role = visit.caller().role;
     let (tier, description) = facts(tool, visit.caller().settings.unannotated_tools);
-    let approved = tool.approved_definition.as_deref();
-    let diff = approved.map(|approved| Diff::between(approved, &tool.definition)).unwrap_or_default();
-    let value = |raw: Option<&str>| raw.map(|raw| LongText::within(&indented(raw), VALUE_BYTES_MAX));
-    let changes = diff.changes.iter().take(CHANGES_MAX).map(|change| ChangeLine {
-        path: change.path.clone(),
-        before: value(change.before),
-        after: value(change.after),
-    });
-    let changes: Vec<ChangeLine> = changes.collect();
     let definition = LongText::of(&indented(&tool.definition));
     let is_waiting = matches!(tool.state, PinState::Pending | PinState::Changed);
     let is_blocked = tool.state == PinState::Blocked;
@@ -147,9 +123,7 @@ fn described(visit: &PageVisit, (server, may_approve): (&str, bool), tool: &Tool
         lapsed: lapsed(tool),
         pin: tool.pin.clone(),
         approved_pin: tool.approved_pin.clone(),
-        is_compared: approved.is_some(),
-        has_more_changes: diff.is_cut || diff.changes.len() > changes.len(),
-        changes,
+        changes: DefinitionChanges::between(tool.approved_definition.as_deref(), &tool.definition),
         approve: path("approve", is_waiting && definition.left_out.is_none() && may_approve),
         is_others_to_approve: is_waiting && role.may(Action::Approve) && !may_approve,
         block: path("block", !is_blocked && role.may(Action::ChangeServers)),
