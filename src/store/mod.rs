@@ -102,7 +102,7 @@ pub use listings::{
 pub use master_keys::Canary;
 pub use migrate::migrate;
 pub use offer_pins::OfferRef;
-pub use offers::{OfferView, StoredOffer};
+pub use offers::{OfferFilter, OfferView, StoredOffer};
 pub use pins::NewOverride;
 pub use policies::{NewPolicy, PolicyInForce, PolicyVersion};
 pub use principals::PrincipalName;

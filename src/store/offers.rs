@@ -103,6 +103,15 @@ impl OfferView {
     }
 }
 
+/// Filter of a list of offers.
+#[derive(Clone, Copy, Debug)]
+pub struct OfferFilter<'a> {
+    /// Kinds of the offers.
+    pub kinds: &'a [OfferKind],
+    /// True for those alone that wait for a decision of a person.
+    pub is_waiting: bool,
+}
+
 /// Start of a page of offers: a kind and a name.
 #[derive(Clone, Copy)]
 enum PageStart<'a> {
@@ -113,7 +122,7 @@ enum PageStart<'a> {
 }
 
 impl Store {
-    /// Returns a server's offers of these kinds, by kind and name, after `after`. `bounds` are the most rows, and the
+    /// Returns a server's offers that match the filter, by kind and name, after `after`. `bounds` are the most rows, and the
     /// bytes of definitions after which no further row begins.
     ///
     /// # Errors
@@ -122,18 +131,18 @@ impl Store {
         &self,
         tenant: TenantId,
         server: ServerId,
-        kinds: &[OfferKind],
+        filter: OfferFilter<'_>,
         after: (&str, &str),
         bounds: (i64, i64),
     ) -> Result<Vec<OfferView>, StoreError> {
-        self.select_offers(tenant, server, kinds, PageStart::After(after.0, after.1), bounds).await
+        self.select_offers(tenant, server, filter, PageStart::After(after.0, after.1), bounds).await
     }
 
     async fn select_offers(
         &self,
         tenant: TenantId,
         server: ServerId,
-        kinds: &[OfferKind],
+        filter: OfferFilter<'_>,
         from: PageStart<'_>,
         (limit, bytes_max): (i64, i64),
     ) -> Result<Vec<OfferView>, StoreError> {
@@ -141,7 +150,7 @@ impl Store {
             PageStart::At(kind, name) => (kind, name, true),
             PageStart::After(kind, name) => (kind, name, false),
         };
-        let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
+        let kinds: Vec<&str> = filter.kinds.iter().map(|kind| kind.as_str()).collect();
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rows = sqlx::query_as(
             "select o.name, o.kind, o.definition, n.safe_name, o.pin, p.approved_pin, p.approved_definition,
@@ -163,10 +172,14 @@ impl Store {
              where o.tenant_id = $1 and o.server_id = $2 and (o.kind, o.name) in (
                select kind, name from (
                  select kind, name, sum(bytes) over (order by kind, name) - bytes as before from (
-                   select kind, name, octet_length(definition) as bytes from offers
-                   where tenant_id = $1 and server_id = $2 and kind = any($3)
-                     and ((kind, name) > ($4, $5) or $8 and (kind, name) = ($4, $5))
-                   order by kind, name limit $6
+                   select l.kind, l.name, octet_length(l.definition) as bytes from offers l
+                   where l.tenant_id = $1 and l.server_id = $2 and l.kind = any($3)
+                     and ((l.kind, l.name) > ($4, $5) or $8 and (l.kind, l.name) = ($4, $5))
+                     and not ($9 and exists (
+                         select from offer_pins d
+                         where d.tenant_id = l.tenant_id and d.server_id = l.server_id and d.kind = l.kind and d.name = l.name
+                           and (d.blocked_at is not null or d.approved_pin = l.pin)))
+                   order by l.kind, l.name limit $6
                  ) sized
                ) summed where before < $7)
              order by o.kind, o.name",
@@ -179,6 +192,7 @@ impl Store {
         .bind(limit)
         .bind(bytes_max)
         .bind(is_included)
+        .bind(filter.is_waiting)
         .fetch_all(&mut *tx)
         .await?;
         tx.commit().await?;
@@ -191,8 +205,9 @@ impl Store {
     /// [`StoreError::NotFound`] if the server does not make the offer. Other errors come from the database.
     pub async fn get_offer(&self, tenant: TenantId, offer: OfferRef<'_>) -> Result<OfferView, StoreError> {
         let OfferRef { server, kind, name } = offer;
+        let filter = OfferFilter { kinds: &[kind], is_waiting: false };
         let found = self
-            .select_offers(tenant, server, &[kind], PageStart::At(kind.as_str(), name), (1, i64::MAX))
+            .select_offers(tenant, server, filter, PageStart::At(kind.as_str(), name), (1, i64::MAX))
             .await?;
         found.into_iter().find(|found| found.name == name).ok_or(StoreError::NotFound)
     }

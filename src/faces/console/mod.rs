@@ -106,6 +106,7 @@ pub(super) fn router(faces: &Arc<Faces>) -> Router<Arc<Faces>> {
         .route("/console/servers", get(servers::list))
         .route("/console/servers/{name}", get(servers::show).post(servers::on_list))
         .route("/console/servers/{name}/{verb}", get(servers::show_part).post(servers::on_server))
+        .route("/console/servers/{name}/offers/{verb}", post(servers::on_offer))
         .route("/console/servers/{name}/tools/{verb}", post(servers::on_named_tool))
         .route("/console/servers/{name}/tools/{tool}/{verb}", post(servers::on_tool))
         .route("/console/try", get(trial::show))

@@ -199,7 +199,7 @@ fn waiting(requests: i64, states: &[(&str, &ServerState)]) -> Vec<WaitingThings>
         |state| state.pending + state.changed,
         |number| format!("{} to review", counted(number, "tool")),
     );
-    let tools = tools.map(WaitingThings::of_tools);
+    let tools = tools.map(|tools| tools.leading(|server| format!("{server}?state=waiting#tools")));
     let quarantined = at_servers(
         states,
         |state| usize::from(state.quarantined),
@@ -213,17 +213,17 @@ fn waiting(requests: i64, states: &[(&str, &ServerState)]) -> Vec<WaitingThings>
             number => format!("{number} prompts and resources to review"),
         },
     );
+    let offers = offers.map(|offers| offers.leading(|server| format!("{server}/offers?state=waiting")));
     [requests, tools, offers, quarantined].into_iter().flatten().collect()
 }
 
 impl WaitingThings {
-    /// Has the links to servers lead to their tools that wait.
-    fn of_tools(mut self) -> WaitingThings {
-        let to_review = |href: &str| format!("{href}?state=waiting#tools");
+    /// Has the links to servers lead to what waits there. `to` makes the link of a server's path.
+    fn leading(mut self, to: fn(&str) -> String) -> WaitingThings {
         if self.servers.len() == 1 {
-            self.href = to_review(&self.href);
+            self.href = to(&self.href);
         }
-        self.servers.iter_mut().for_each(|server| server.href = to_review(&server.href));
+        self.servers.iter_mut().for_each(|server| server.href = to(&server.href));
         self
     }
 }

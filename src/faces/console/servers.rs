@@ -7,6 +7,8 @@ mod changes;
 mod fields;
 mod import;
 mod notices;
+mod offer_acts;
+mod offers;
 mod one;
 mod overrides;
 mod part;
@@ -18,6 +20,7 @@ mod verbs;
 
 pub(super) use self::acts::{on_list, on_named_tool, on_server, on_tool};
 pub(super) use self::fields::FormNotice;
+pub(super) use self::offer_acts::on_offer;
 pub(super) use self::one::show;
 pub(super) use self::part::show as show_part;
 

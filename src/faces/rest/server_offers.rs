@@ -17,6 +17,7 @@ use crate::domain::offer::OfferKind;
 use crate::domain::tool::PinState;
 use crate::faces::query::offer;
 use crate::gateway::OfferView;
+use crate::store::OfferFilter;
 
 /// Members about the pin, alike for prompts, resources and templates.
 #[derive(Serialize)]
@@ -112,10 +113,11 @@ async fn fetch(
     let after = (kind.as_str(), name.as_str());
     exchange.expect_answer(DEFINITIONS_MEMORY_BYTES).await?;
     let bounds = (page.fetch(), DEFINITIONS_BYTES_MAX);
+    let filter = OfferFilter { kinds, is_waiting: false };
     let offers = exchange
         .gateway()
         .servers
-        .list_server_offers(exchange.caller(), server, kinds, after, bounds)
+        .list_server_offers(exchange.caller(), server, filter, after, bounds)
         .await?;
     page.fit(offers.iter().map(|offer| offer.definition.len()));
     Ok(offers)

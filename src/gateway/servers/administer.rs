@@ -9,7 +9,6 @@ use super::freshness::as_of;
 use super::place::check_keeping;
 use super::requests::{ServerChange, ServerRequest};
 use crate::domain::id::{ServerId, ServerName, TenantId};
-use crate::domain::offer::OfferKind;
 use crate::domain::relay::Relay;
 use crate::domain::server_kind::ServerKind;
 use crate::domain::tenant::{Action, Role};
@@ -17,8 +16,8 @@ use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
 use crate::store::{
-    HeadersPatch, NewServer, OfferView, RevisionKind, Right, Server, ServerPatch, StoreError, StoredOverride,
-    StoredTool,
+    HeadersPatch, NewServer, OfferFilter, OfferView, RevisionKind, Right, Server, ServerPatch, StoreError,
+    StoredOverride, StoredTool,
 };
 
 /// A server as shown to administrators.
@@ -303,7 +302,7 @@ impl Servers {
         tools.map_err(|e| GatewayError::from_store(e, "server"))
     }
 
-    /// Returns a page of a server's offers of these kinds, by kind and name, within `bounds` as for tools.
+    /// Returns a page of a server's offers that match the filter, by kind and name, within `bounds` as for tools.
     ///
     /// # Errors
     /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
@@ -312,13 +311,13 @@ impl Servers {
         &self,
         caller: &Caller,
         name: &str,
-        kinds: &[OfferKind],
+        filter: OfferFilter<'_>,
         after: (&str, &str),
         bounds: (i64, i64),
     ) -> Result<Vec<OfferView>, GatewayError> {
         let server = self.get_server(caller, name).await?;
         let tenant = caller.tenant()?.id;
-        let offers = self.store.list_offers(tenant, server.id(), kinds, after, bounds).await;
+        let offers = self.store.list_offers(tenant, server.id(), filter, after, bounds).await;
         offers.map_err(|e| GatewayError::from_store(e, "server"))
     }
 

@@ -23,6 +23,7 @@ mod requests;
 mod server_changes;
 mod server_forms;
 mod server_holders;
+mod server_offers;
 mod servers;
 mod settings;
 mod story;

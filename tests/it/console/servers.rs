@@ -425,6 +425,7 @@ async fn impossible_acts_are_for_roles_and_recorded_as_others_are() {
     let acts = [
         ("servers/NO%20NAME/disable", "servers.disable"),
         ("servers/NO%20NAME/tools/block", "tools.block"),
+        ("servers/NO%20NAME/offers/block", "resources.block"),
         ("consent/x/decision", "consent.decide"),
         ("keys/x/rotate", "keys.rotate"),
         ("keys/x/revoke", "keys.revoke"),

@@ -40,6 +40,10 @@ async fn hostile(stage: &Stage) -> (Tenant, Upstream) {
         Tool::raw(text, &definition.to_string())
     };
     let upstream = Upstream::handshake(HOSTILE.iter().map(tool).collect()).await;
+    let prompt =
+        |text: &&str| json!({"name": text, "description": format!("{text} {}", "x".repeat(500))}).to_string();
+    let prompts = Some(HOSTILE.iter().map(prompt).collect());
+    upstream.set_offers(upstream::Offers { prompts, ..upstream::Offers::default() });
     tenant.add("up", &upstream).await;
     let version = tenant.platform.get("/api/v1/policy").await.expect(200)["version"].clone();
     let rule = json!({"id": "r".repeat(64), "effect": "deny", "match": {"tool": format!("none:{}", HOSTILE[2])},
@@ -78,6 +82,8 @@ fn pages((record, request): (&str, &str), tool: &str, key: &str) -> Vec<(&'stati
         ("servers", "/console/servers".to_owned()),
         ("server", "/console/servers/up".to_owned()),
         ("tool", format!("/console/servers/up?tool={tool}")),
+        ("offers", "/console/servers/up/offers".to_owned()),
+        ("offer", format!("/console/servers/up/offers?kind=prompt&offer={tool}")),
         ("server settings", "/console/servers/up/settings".to_owned()),
         ("server log", "/console/servers/up/logs".to_owned()),
         ("server removal", "/console/servers/up/remove".to_owned()),

@@ -1,12 +1,12 @@
 //! Notices of acts on servers and tools, for the pages that the acts lead to.
 
 use super::release::{approves_all, waiting_at};
-use super::verbs::{ServerVerb, ToolVerb};
+use super::verbs::{OfferVerb, ServerVerb, ToolVerb};
 use crate::domain::server::ConnectionState;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::short;
 use crate::faces::query::server::last_error;
-use crate::gateway::{ServerView, ToolView};
+use crate::gateway::{OfferView, ServerView, ToolView};
 
 /// Longest name of a tool in a notice, in characters.
 const NAME_CHARS_MAX: usize = 80;
@@ -54,6 +54,18 @@ pub(super) fn of_tool(verb: ToolVerb, after: &ToolView) -> String {
         ToolVerb::Unblock => format!("The block of {name} is lifted. Its state is {}.", after.state.as_str()),
         ToolVerb::Override => format!("The override of {name} is set."),
         ToolVerb::ClearOverride => format!("The override of {name} is removed."),
+    }
+}
+
+/// Returns the notice of an act on a prompt, resource or template. `after`: the offer after the act.
+pub(super) fn of_offer(verb: OfferVerb, after: &OfferView) -> String {
+    let name = short_name(&after.name);
+    match verb {
+        OfferVerb::Approve => format!("The definition of {name} is approved."),
+        OfferVerb::Block => format!("{name} is blocked."),
+        OfferVerb::Unblock => {
+            format!("The block of {name} is lifted. Its state is {}.", after.state().as_str())
+        }
     }
 }
 

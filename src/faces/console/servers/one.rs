@@ -8,7 +8,7 @@ use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
 use super::release::waiting_at;
-use super::{facts, field_of, href_of, href_of_tool, path_of, release, state_of, tone, tool};
+use super::{facts, field_of, href_of, href_of_tool, offers, path_of, release, state_of, tone, tool};
 use crate::domain::era::Era;
 use crate::domain::id::{is_name, is_tool_name};
 use crate::domain::server_kind::ServerKind;
@@ -145,6 +145,8 @@ struct ServerPage {
     waiting: usize,
     /// Number of prompts, resources and templates that do.
     waiting_offers: usize,
+    /// Link to the server's prompts and resources.
+    offers_href: String,
     tools: Vec<ToolLine>,
     /// Link to the next page of tools; `None` if there is none.
     next: Option<String>,
@@ -296,11 +298,8 @@ fn described(
         cursor,
         is_waiting,
         waiting: waiting_at(visit, &server.name).unwrap_or_default(),
-        waiting_offers: visit
-            .caller()
-            .catalogue()
-            .and_then(|catalogue| catalogue.states().get(&server.name).map(|state| state.waiting_offers))
-            .unwrap_or_default(),
+        waiting_offers: offers::waiting_at(visit, &server.name),
+        offers_href: offers::href_of_offers(&server.name),
         tools: shown.iter().map(|tool| line(visit, (&server.name, may_approve), tool)).collect(),
         next: next.map(|cursor| {
             let state = if is_waiting { "state=waiting&" } else { "" };

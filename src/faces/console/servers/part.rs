@@ -1,4 +1,4 @@
-//! Pages about one server beside the main one: its log, and the questions whether to remove it or its login.
+//! Pages about one server beside the main one: its log, its prompts and resources, and the questions whether to remove it or its login.
 
 use askama::Template;
 use axum::extract::Path;
@@ -6,7 +6,7 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::question::{ask, server};
-use super::{href_of, release, settings};
+use super::{href_of, offers, release, settings};
 use crate::domain::id::is_name;
 use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
@@ -54,6 +54,10 @@ pub(in crate::faces::console) async fn show(
         }
         "remove" => {
             let page = remove(&visit, &name).await;
+            visit.answer_read(("servers.inspect", known.as_deref()), Section::Servers, page)
+        }
+        "offers" => {
+            let page = offers::show(&visit, &name).await;
             visit.answer_read(("servers.inspect", known.as_deref()), Section::Servers, page)
         }
         "release" => {

@@ -1,5 +1,6 @@
 //! Names of the acts on servers and tools in paths.
 
+use crate::domain::offer::OfferKind;
 use crate::domain::tenant::Action;
 use crate::faces::console::act::VisitorAct;
 
@@ -41,6 +42,17 @@ pub(super) enum ToolVerb {
     Override,
     /// Removes the override of the tool.
     ClearOverride,
+}
+
+/// Act on a prompt, resource or template, by the last part of its path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum OfferVerb {
+    /// Approves the definition.
+    Approve,
+    /// Blocks the offer.
+    Block,
+    /// Lifts the block of the offer.
+    Unblock,
 }
 
 impl ServerVerb {
@@ -100,6 +112,32 @@ impl ToolVerb {
             ToolVerb::Unblock => ("tools.unblock", Action::Approve),
             ToolVerb::Override => ("tools.override", Action::Approve),
             ToolVerb::ClearOverride => ("tools.clear_override", Action::Approve),
+        };
+        VisitorAct::new(what, needs)
+    }
+}
+
+impl OfferVerb {
+    /// Reads the last part of a path; `None` for one that names no act on an offer.
+    pub(super) fn parse(word: &str) -> Option<OfferVerb> {
+        match word {
+            "approve" => Some(OfferVerb::Approve),
+            "block" => Some(OfferVerb::Block),
+            "unblock" => Some(OfferVerb::Unblock),
+            _ => None,
+        }
+    }
+
+    /// Returns the act on an offer of a kind, with its name in the activity log and the action that it needs.
+    pub(super) fn act(self, kind: OfferKind) -> VisitorAct {
+        let is_prompt = kind == OfferKind::Prompt;
+        let (what, needs) = match self {
+            OfferVerb::Approve if is_prompt => ("prompts.approve", Action::Approve),
+            OfferVerb::Approve => ("resources.approve", Action::Approve),
+            OfferVerb::Block if is_prompt => ("prompts.block", Action::ChangeServers),
+            OfferVerb::Block => ("resources.block", Action::ChangeServers),
+            OfferVerb::Unblock if is_prompt => ("prompts.unblock", Action::Approve),
+            OfferVerb::Unblock => ("resources.unblock", Action::Approve),
         };
         VisitorAct::new(what, needs)
     }
