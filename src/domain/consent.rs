@@ -6,7 +6,7 @@ mod state;
 
 pub use digest::{ConsentSubject, DIGEST_BYTES};
 pub use may_not::{ADD_APPROVER, MayNotDecide};
-pub use state::{ConsentState, ConsentStep, LapseReason};
+pub use state::{ConsentState, ConsentStep, LapseReason, without_asking_again};
 
 use chrono::TimeDelta;
 

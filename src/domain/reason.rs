@@ -16,7 +16,7 @@ use super::log_line;
 use super::redact::{self, Preview};
 use super::risk::{Risk, RiskFacts};
 use super::text_enum::text_enum;
-use super::unseen::is_unseen;
+use super::unseen::{is_unseen, with_marked_lookalikes};
 use super::web_page::plan::FormPlan;
 pub use action::CallAction;
 pub use key::ActionKey;
@@ -29,6 +29,8 @@ const ACCEPTED_MAX: usize = 10;
 const QUOTED_CHARS_MAX: usize = 300;
 /// Longest arguments that are shown, in bytes.
 const ARGUMENTS_BYTES_MAX: usize = 2048;
+/// Mark of a line feed, as [`redact::preview_marked`] writes it.
+const MARKED_BREAK: &str = "<U+000A>";
 /// Longest text of others that is looked at for a quotation, in bytes.
 const QUOTED_BYTES_MAX: usize = 4096;
 
@@ -144,12 +146,34 @@ pub fn quotation(text: &str) -> Option<String> {
     (!words.is_empty()).then_some(words)
 }
 
-/// Returns the beginning of a text as one masked line; a longer text ends with its length. Characters that nobody sees are marks: whoever
-/// decides must see what the call has.
+/// Returns the beginning of a text as one masked line; a longer text ends with its length. Line breaks, characters that nobody sees, and letters
+/// that pass for Latin ones are marks: whoever decides must see what the call has. Blanks in a row are one, so that none push the rest out of sight.
 fn one_line(text: &str, bytes_max: usize) -> String {
-    let Preview { text: mut line, truncated } = marked(text, bytes_max);
+    let is_marked = |c: char| is_unseen(c) || c.is_control();
+    let Preview { text: line, truncated } = redact::preview_marked(&with_breaks(text), is_marked, bytes_max);
+    let mut line = with_marked_lookalikes(&line.replace(MARKED_BREAK, "⏎ "));
     if truncated {
         line.push_str(&format!("… ({} B)", text.len()));
+    }
+    line
+}
+
+/// Returns the text with one blank, and behind it a line feed where there was a line break, for blanks in a row: masks look at the blank, and the
+/// line feed becomes a mark.
+fn with_breaks(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    let mut blank: Option<bool> = None;
+    for c in log_line::without_sequences(text).chars() {
+        if c.is_whitespace() && !is_unseen(c) || is_break(c) {
+            blank = Some(blank.unwrap_or(false) || is_break(c));
+            continue;
+        }
+        match blank.take() {
+            Some(true) => line.push_str(" \n"),
+            Some(false) => line.push(' '),
+            None => {}
+        }
+        line.push(c);
     }
     line
 }
@@ -165,7 +189,10 @@ fn marked(text: &str, bytes_max: usize) -> Preview {
 
 /// Returns the text in one line, with codes for terminals cut down to the character that begins them.
 fn in_one_line(text: &str) -> String {
-    let is_break = |c: char| matches!(c, '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' | '\u{85}');
-    let line: String = text.chars().map(|c| if is_break(c) { ' ' } else { c }).collect();
+    let line: String = text.chars().map(|c| if c == '\t' || is_break(c) { ' ' } else { c }).collect();
     log_line::without_sequences(&line)
+}
+
+fn is_break(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{2028}' | '\u{2029}' | '\u{85}')
 }

@@ -5,9 +5,9 @@ mod accepted;
 mod stored;
 mod unmatched;
 
-pub use self::about::{about, about_word};
+pub use self::about::{about, about_at, about_word};
 pub use self::accepted::{accepted, accepts, names, words};
-pub use self::unmatched::unmatched_tools;
+pub use self::unmatched::{unmatched_tools, unmatched_tools_within};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

@@ -25,7 +25,7 @@ pub(super) use grants::{
     copy as copy_grants, count_to_others as count_grants_to_others, in_force as grants_in_force,
 };
 pub use lost_events::{LostEvent, WEBHOOK_EVENTS_MAX};
-pub use pending::{OpenRequests, PendingOf};
+pub use pending::{OpenRequests, PendingOf, TurnEnder};
 pub use read::{ConsentDecider, ConsentFilter, ConsentOrder, ConsentRow};
 pub use run::{ConsentClaim, ConsumeOutcome, GrantedCall, OwnDecision};
 pub use steps::StepAuthor;

@@ -87,8 +87,8 @@ pub use consent::{
     AskLimits, AskOutcome, CallTurn, ConsentAsked, ConsentClaim, ConsentDecider, ConsentFilter, ConsentGrant,
     ConsentOrder, ConsentRow, ConsentSwept, ConsumeOutcome, DecideOutcome, GrantInForce, GrantOrigin,
     GrantedCall, HeldFence, LostEvent, NewConsent, NewDecision, NewGrant, NewWebhook, OLD_CONSENT_TABLES,
-    OpenRequests, OwnDecision, PendingOf, StepAuthor, WEBHOOK_EVENTS_MAX, WebhookClaim, WebhookEvent,
-    WebhookParts, WebhookRoom, WebhookRow, WebhookTry,
+    OpenRequests, OwnDecision, PendingOf, StepAuthor, TurnEnder, WEBHOOK_EVENTS_MAX, WebhookClaim,
+    WebhookEvent, WebhookParts, WebhookRoom, WebhookRow, WebhookTry,
 };
 pub use error::StoreError;
 pub use identity::{

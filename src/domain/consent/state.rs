@@ -90,6 +90,14 @@ impl ConsentStep {
     ];
 }
 
+/// End of the meaning of a state after which nothing about the call is known any more.
+const ASKS_AGAIN: &str = "; the same call asks again";
+
+/// Returns the meaning of a state without the words that the same call asks again, which a remembered decision makes untrue.
+pub fn without_asking_again(meaning: &str) -> &str {
+    meaning.strip_suffix(ASKS_AGAIN).unwrap_or(meaning)
+}
+
 impl ConsentState {
     /// Returns the state after a step; `None` if the step does not exist in this state.
     pub fn after(self, step: ConsentStep) -> Option<ConsentState> {
@@ -132,7 +140,7 @@ impl ConsentState {
             ConsentState::Consumed => {
                 "the call was let through and is under way; its outcome comes here, and nothing runs twice".to_owned()
             }
-            ConsentState::Succeeded => "the call ran; the same call asks again".to_owned(),
+            ConsentState::Succeeded => format!("the call ran{ASKS_AGAIN}"),
             ConsentState::Failed => {
                 "the call failed, or was not sent: its record says why (mcpproxy activity list --consent-id ID); the same \
                  call asks again"
@@ -160,17 +168,22 @@ fn lapsed(reason: Option<LapseReason>, until: &str) -> String {
         Some(LapseReason::DeciderRevoked) => {
             "the key that allowed it was revoked, or its person blocked".to_owned()
         }
-        Some(LapseReason::GrantRevoked) => "the decision that was remembered with it was revoked".to_owned(),
+        Some(LapseReason::GrantRevoked) => {
+            return format!(
+                "this very call was not run: the decision that was remembered with it was revoked{ASKS_AGAIN}"
+            );
+        }
         Some(LapseReason::AskerRevoked) => {
             return "nothing was run: the key that asked was revoked, or its person blocked".to_owned();
         }
         Some(LapseReason::AllowedByGrant) => {
-            return "no answer was needed any more: a remembered decision lets the call run".to_owned();
+            return "no answer was needed any more: a decision that was remembered let the call run when the agent repeated it"
+                .to_owned();
         }
         None => format!(
             "the agent did not repeat the call by {until}, or before that the tool's definition changed, or the key that asked, \
              the key that allowed it or its grant was revoked"
         ),
     };
-    format!("nothing was run: {why}; the same call asks again")
+    format!("nothing was run: {why}{ASKS_AGAIN}")
 }

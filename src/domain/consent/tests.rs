@@ -47,7 +47,7 @@ fn a_lapsed_request_says_which_reason_it_is() {
         "key that asked was revoked",
         "key that allowed it was revoked",
         "decision that was remembered with it was revoked",
-        "a remembered decision lets the call run",
+        "a decision that was remembered let the call run",
     ]) {
         let one = says(Some(lapse));
         assert!(one.contains(why), "{one}");

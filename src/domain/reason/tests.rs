@@ -373,6 +373,15 @@ fn what_nobody_sees_is_marked_where_a_person_decides() {
     let hidden = self::reason("fs:fs_write", "{\"path\":\"/srv/\u{9b}../../etc/passwd\"}");
     assert!(hidden.arguments.truncated && hidden.arguments.text.contains("/srv/<U+009B>"), "{hidden:?}");
     assert!(hidden.lines(Language::English)[1].contains("/srv/<U+009B>"), "{hidden:?}");
+    // a line break ends a comment, and blanks push what follows out of sight
+    let sql = self::reason("pg:query", r#"{"sql":"select 1 --\n; drop table a"}"#);
+    assert_eq!(sql.lines(Language::English)[0], "Run SQL on pg: select 1 -- ⏎ ; drop table a");
+    let command = format!(r#"{{"command":"ls\r\n{}rm -rf /"}}"#, " ".repeat(900));
+    let command = self::reason("dev:terminal_create", &command);
+    assert_eq!(command.lines(Language::English)[0], "Execute command: ls ⏎ rm -rf /");
+    assert!(command.lines(Language::German)[0].ends_with("ls ⏎ rm -rf /"));
+    let mail = self::reason("mail:send_message", "{\"to\":\"\u{430}dmin@example.com\"}");
+    assert_eq!(mail.lines(Language::English)[0], "Send the message to <U+0430>dmin@example.com");
     // a client that escapes them writes another text, and means the same
     let escaped = self::reason("fs:fs_write", r#"{"path":"in\u202evoice.txt"}"#);
     assert_eq!(escaped.lines(Language::English)[0], "Write to file at in<U+202E>voice.txt");

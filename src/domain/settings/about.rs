@@ -1,5 +1,7 @@
 //! Meanings of settings, for people.
 
+use super::Scope;
+
 /// Returns what a setting of a tenant does, in a sentence or two; `None` for an unknown name.
 pub fn about(name: &str) -> Option<&'static str> {
     Some(match name {
@@ -37,6 +39,22 @@ pub fn about(name: &str) -> Option<&'static str> {
     })
 }
 
+/// Returns what a setting does at a tenant or at one key, as [`about`] does.
+pub fn about_at(name: &str, scope: Scope) -> Option<&'static str> {
+    Some(match (scope, name) {
+        (Scope::Key, "max_operation") => {
+            "Highest operation type that the key may run. Tools above it are not shown to it."
+        }
+        (Scope::Key, "allowed_tools") => {
+            "Tools that the key sees and may call. An empty list allows none. The tenant's list holds as well."
+        }
+        (Scope::Key, "rate_limit") => {
+            "Most attempts per minute of this key. A limit of the tenant holds as well, for all its keys together."
+        }
+        _ => return about(name),
+    })
+}
+
 /// Returns what a word of a setting means; `None` for words that say it themselves.
 pub fn about_word(name: &str, word: &str) -> Option<&'static str> {
     Some(match (name, word) {
@@ -46,7 +64,9 @@ pub fn about_word(name: &str, word: &str) -> Option<&'static str> {
         ("unannotated_tools", "distrust") => "what is not said is held against them",
         ("tool_names", "colon") => "server:tool",
         ("tool_names", "safe") => "server__tool",
-        ("policy_mode", "observe") => "they run, and the log says what by_risk would do",
+        ("policy_mode", "observe") => {
+            "they run, and so do those that a rule without \"enforced\" would ask about or deny; the log says what would have been done"
+        }
         ("policy_mode", "by_risk") => "what is risky asks a person",
         ("policy_mode", "always_ask") => "each asks a person",
         ("policy_mode", "always_allow") => "they run",

@@ -9,6 +9,11 @@ const MEANT_MAX: usize = 5;
 
 /// Returns a warning about a value of `allowed_tools` that matches none of the `known` tools; `None` if it matches one, or no tool is known.
 pub fn unmatched_tools(globs: &[String], known: &[&str]) -> Option<String> {
+    unmatched(globs, known, "no key sees a tool")
+}
+
+/// Returns the warning with its consequence.
+fn unmatched(globs: &[String], known: &[&str], so: &str) -> Option<String> {
     let is_short = globs.len().saturating_mul(known.len()) <= COMPARISONS_MAX;
     let matches_one = || globs.iter().any(|glob| known.iter().any(|tool| glob::matches(glob, tool)));
     if known.is_empty() || !is_short || matches_one() {
@@ -20,12 +25,42 @@ pub fn unmatched_tools(globs: &[String], known: &[&str]) -> Option<String> {
         1 => "does not match the 1 tool that is".to_owned(),
         number => format!("matches none of the {number} tools that are"),
     };
-    Some(format!("allowed_tools {of} known now: no key sees a tool.{meant}"))
+    Some(format!("allowed_tools {of} known now: {so}.{meant}"))
+}
+
+/// Returns a warning about a key's value of `allowed_tools` beside that of its tenant: one that matches no tool, as [`unmatched_tools`] does, or none
+/// that the tenant lets through.
+pub fn unmatched_tools_within(globs: &[String], outer: &[String], known: &[&str]) -> Option<String> {
+    const SO: &str = "the key sees no tool";
+    if let Some(warning) = unmatched(globs, known, SO) {
+        return Some(warning);
+    }
+    let is_short = globs.len().saturating_add(outer.len()).saturating_mul(known.len()) <= COMPARISONS_MAX;
+    let let_through =
+        |tool: &str| [globs, outer].iter().all(|list| list.iter().any(|glob| glob::matches(glob, tool)));
+    let is_fine = known.is_empty() || !is_short || known.iter().any(|tool| let_through(tool));
+    (!is_fine).then(|| {
+        format!("allowed_tools has no tool in common with that of the tenant, which holds as well: {SO}.")
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_keys_without_a_tool_of_the_tenant_are_found() {
+        let warning = |globs: &[&str], outer: &[&str], known: &[&str]| {
+            let list = |globs: &[&str]| globs.iter().map(|glob| (*glob).to_owned()).collect::<Vec<_>>();
+            unmatched_tools_within(&list(globs), &list(outer), known)
+        };
+        let known = ["a:one", "b:two"];
+        assert_eq!(warning(&["a:*"], &["*"], &known), None);
+        assert_eq!(warning(&["a:*"], &["b:*", "a:o*"], &known), None);
+        assert_eq!(warning(&["a:*"], &["b:*"], &[]), None);
+        assert!(warning(&["a:*"], &["b:*"], &known).unwrap().contains("no tool in common"));
+        assert!(warning(&["c:*"], &["b:*"], &known).unwrap().contains("matches none of the 2 tools"));
+    }
 
     #[test]
     fn lists_that_match_nothing_are_found() {

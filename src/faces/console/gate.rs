@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use super::form::{FORM_BYTES_MAX, Form, POLICY_FORM_BYTES_MAX};
 use super::{CALLBACK, CHOICE, CLIENT, EVENTS, LOGIN, LOGOUT, NOTICE, PROVIDER, page, return_to};
 use crate::domain::id::{TenantId, is_name};
+use crate::domain::reason::Language;
 use crate::domain::tenant::Role;
 use crate::domain::web_session::CookieSecret;
 use crate::faces::auth::{HeaderFault, single};
@@ -47,6 +48,8 @@ pub(super) struct Visit {
     pub(super) address: Option<IpAddr>,
     /// Program of the visitor, as it names itself.
     pub(super) client: Client,
+    /// Language that the visitor asks for; `None` if there are no texts in any.
+    pub(super) language: Option<Language>,
     request_id: String,
 }
 
@@ -176,10 +179,10 @@ async fn admit(faces: &Arc<Faces>, request: Request, id: &str) -> Result<(Reques
         let text = "Too many connections of your key or its tenant are open: try again shortly.";
         return Err(page::message(StatusCode::SERVICE_UNAVAILABLE, "Too busy", text, Some(id)).into());
     }
-    let client = wire::headers::client(headers);
+    let (client, language) = (wire::headers::client(headers), wire::headers::language(headers));
     let request_id = id.to_owned();
     let mut request = request;
-    let visit = Arc::new(Visit { session, secret, form, peer, address, client, request_id });
+    let visit = Arc::new(Visit { session, secret, form, peer, address, client, language, request_id });
     request.extensions_mut().insert(Arc::clone(&visit));
     Ok((request, visit))
 }

@@ -8,7 +8,7 @@ use self::chart::CallChart;
 use super::moment::{Moment, duration};
 use super::nav::Section;
 use super::permissions;
-use super::text::short;
+use super::text::{short, short_told};
 use crate::domain::consent::ConsentState;
 use crate::domain::id::TenantId;
 use crate::domain::reason::Language;
@@ -116,7 +116,7 @@ pub(super) struct Overview {
     pub(super) is_own: bool,
     /// Things that wait for a person.
     pub(super) waiting: Vec<WaitingThings>,
-    /// Permission requests that wait longest, the oldest first.
+    /// Permission requests that wait, the highest risk first, and of those the oldest.
     pub(super) requests: Vec<WaitingRequest>,
     /// True if the permission requests are counted.
     pub(super) knows_requests: bool,
@@ -167,7 +167,7 @@ impl Overview {
         Some(Overview {
             is_own: !caller.role.may(Action::ReadActivity),
             requests: match requests {
-                Some(1..) => waiting_longest(gateway, (caller, language), now).await,
+                Some(1..) => riskiest(gateway, (caller, language), now).await,
                 _ => Vec::new(),
             },
             waiting: waiting(requests.unwrap_or_default(), &states),
@@ -249,21 +249,21 @@ fn at_servers(
     Some(WaitingThings { href, what: what(i64::try_from(sum).unwrap_or(i64::MAX)), servers, more_servers })
 }
 
-/// Returns the permission requests that wait longest; none if they cannot be read now.
-async fn waiting_longest(
+/// Returns the permission requests of the highest risk that wait, the oldest first; none if they cannot be read now.
+async fn riskiest(
     gateway: &Gateway,
     (caller, language): (&Caller, Language),
     now: DateTime<Utc>,
 ) -> Vec<WaitingRequest> {
     let filter = ConsentFilter {
         state: Some(ConsentState::Pending),
-        order: ConsentOrder::Oldest,
+        order: ConsentOrder::Riskiest,
         ..ConsentFilter::default()
     };
     let views = gateway.consent.list(caller, filter, REQUESTS_MAX).await.unwrap_or_default();
     let request = |view: &ConsentView| WaitingRequest {
         href: permissions::href_of(view.row.id),
-        told: short(&view.told_shortly(language), NAME_CHARS_MAX),
+        told: short_told(&view.told_shortly(language), NAME_CHARS_MAX),
         tool: short(&format!("{}:{}", view.row.server, view.row.tool), NAME_CHARS_MAX),
         risk: view.risk.as_str(),
         owner: short(&view.row.owner, NAME_CHARS_MAX),

@@ -24,11 +24,11 @@ use crate::domain::json;
 use crate::domain::reason::Language;
 use crate::domain::tenant::{Action, Role};
 use crate::domain::web_session::CookieSecret;
+use crate::faces::Faces;
 use crate::faces::body::hold_answer;
 use crate::faces::query::params::ParamNames;
 use crate::faces::query::{clip, unknown};
 use crate::faces::sse::{OpenStream, StreamKind};
-use crate::faces::{Faces, wire};
 use crate::gateway::{
     Attempt, Caller, Gateway, GatewayError, MemoryHold, MemoryPurpose, ReadAttempt, overloaded,
 };
@@ -60,8 +60,7 @@ impl FromRequestParts<Arc<Faces>> for PageVisit {
     async fn from_request_parts(parts: &mut Parts, faces: &Arc<Faces>) -> Result<PageVisit, Response> {
         let visit = parts.extensions.get::<Arc<Visit>>().cloned().ok_or_else(to_login)?;
         let session = visit.session.as_ref().ok_or_else(to_login)?;
-        let mut attempt = record::attempt(&visit, &session.caller);
-        attempt.language = wire::headers::language(&parts.headers);
+        let attempt = record::attempt(&visit, &session.caller);
         let origin = parts.headers.get(header::ORIGIN);
         let waiting = faces.gateway.consent.count_waiting(&attempt.caller).await.ok();
         Ok(PageVisit {

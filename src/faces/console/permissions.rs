@@ -16,7 +16,7 @@ use http::StatusCode;
 use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
-use self::card::{RequestCard, too_late};
+use self::card::{RequestCard, TurnEnd, too_late};
 use self::decided::DecidedNotice;
 use self::grants::GrantLine;
 use self::line::RequestLine;
@@ -26,12 +26,12 @@ use super::filter_field::{self, FilterField};
 use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
-use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia};
+use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia, GrantEffect, without_asking_again};
 use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
 use crate::faces::query::consent::filter;
 use crate::faces::query::params::{ParamNames, Params, one_of};
-use crate::gateway::{ConsentView, DecideRequest, GatewayError};
+use crate::gateway::{ConsentView, DecideRequest, GatewayError, LET_THROUGH_MAX};
 use crate::store::{ConsentFilter, ConsentOrder};
 
 /// Parameters of the page.
@@ -185,7 +185,16 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     let refused = remembered.or_else(|| cooled.map(|until| decided::cooldown(visit, until)));
     let is_cancelled = |view: &&ConsentView| view.row.state == ConsentState::Cancelled;
     let ender = match one.filter(is_cancelled) {
-        Some(view) => consent.ended_by(visit.caller(), view).await?,
+        Some(view) => consent.ended_by(visit.caller(), view).await?.map(|ender| TurnEnd {
+            href: href_of(ender.id),
+            owner: ender.owner,
+            at: view.row.ended_at.map(|at| Moment::new(at, visit.now())),
+            comment: ender.comment,
+        }),
+        None => None,
+    };
+    let let_through = match one.filter(|view| is_remembered(view)) {
+        Some(view) => let_through(visit, view).await,
         None => None,
     };
     let card = |view: &ConsentView| {
@@ -194,8 +203,12 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         let beside = beside_grant.clone().filter(|_| is_denied(view));
         RequestCard {
             runs_by_grant: card.is_pending && grants.iter().any(|grant| grant.allows(view)),
-            ended_by: ender.clone().map(|(id, comment)| (href_of(id), comment)),
-            meaning: beside.or_else(|| refused.clone()).unwrap_or(card.meaning),
+            ended_by: ender.clone(),
+            let_through: let_through.clone(),
+            meaning: beside.or_else(|| refused.clone()).unwrap_or_else(|| match &beside_grant {
+                Some(_) => without_asking_again(&card.meaning).to_owned(),
+                None => card.meaning,
+            }),
             ..card
         }
     };
@@ -235,6 +248,23 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         has_more_grants: has_more_grants && one.is_none(),
     };
     visit.show(StatusCode::OK, &page).await
+}
+
+/// Returns whether the decision about a request was remembered, and lets calls run.
+fn is_remembered(view: &ConsentView) -> bool {
+    let decision = view.row.decision.as_ref().and_then(|decision| decision.known());
+    decision.and_then(ConsentDecision::remembers) == Some(GrantEffect::Allow)
+}
+
+/// Returns a sentence on the calls that the decision about a request has let run; `None` for a visitor who sees the own requests alone, and if
+/// they cannot be counted now.
+async fn let_through(visit: &PageVisit, view: &ConsentView) -> Option<String> {
+    match visit.gateway().consent.count_let_through(visit.caller(), view).await.ok()? {
+        0 => Some("no other call ran because of it so far".to_owned()),
+        1 => Some("1 other call ran because of it".to_owned()),
+        LET_THROUGH_MAX => Some(format!("{LET_THROUGH_MAX} other calls, or more, ran because of it")),
+        number => Some(format!("{number} other calls ran because of it")),
+    }
 }
 
 fn is_denied(view: &ConsentView) -> bool {
@@ -318,7 +348,8 @@ pub(super) fn about(state: ConsentState) -> &'static str {
         ConsentState::TimedOut => "Nobody answered in time.",
         ConsentState::Cancelled => "The agent's turn was ended.",
         ConsentState::Lapsed => {
-            "Nothing ran: an allowed call was not repeated in time, or the tool or a key changed, or what was remembered was revoked."
+            "The request let nothing run: an allowed call was not repeated in time, the tool or a key changed, what was remembered was revoked, or a \
+             remembered decision made an answer needless."
         }
         ConsentState::Undeliverable => "Nobody could be asked.",
         ConsentState::Consumed => "The permission is used up: the call is under way.",

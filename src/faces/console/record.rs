@@ -14,6 +14,7 @@ pub(super) fn attempt(visit: &Visit, caller: &Arc<Caller>) -> Attempt {
     let mut attempt = Attempt::now(Arc::clone(caller), Source::Console);
     attempt.request_id = visit.request_id().map(str::to_owned);
     attempt.client = visit.client.clone();
+    attempt.language = visit.language;
     attempt.client_address = visit.address;
     attempt
 }

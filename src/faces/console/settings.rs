@@ -156,7 +156,7 @@ async fn page(
     let params = Params::of(&visit.given(PARAMS)?, PARAMS)?;
     visit.expect(PAGE_MEMORY_BYTES).await?;
     let tenants = &visit.gateway().tenants;
-    let read = tenants.read_settings(visit.caller(), whose.key()).await?;
+    let (read, own) = tenants.read_settings_and_own(visit.caller(), whose.key()).await?;
     let key = match whose.key() {
         Some(id) => Some(tenants.get_key(visit.caller(), id).await?),
         None => None,
@@ -175,7 +175,8 @@ async fn page(
         faulty: Vec::new(),
         done: notice(visit, &params),
     };
-    let mut was = own_values(whose, &read);
+    let own = own_values(whose, &own);
+    let mut was = own.clone();
     let warning = tools_warning(visit, whose, &was).await?;
     let mut faults = SettingFaults::new();
     let (typed, status) = match again {
@@ -196,7 +197,7 @@ async fn page(
     };
     page.was = Value::Object(was).to_string();
     page.fields = settings::names(whose.scope())
-        .filter_map(|name| SettingField::of(whose, name, &read, &typed))
+        .filter_map(|name| SettingField::of(whose, name, (&read, &own), &typed))
         .collect();
     for field in &mut page.fields {
         field.fault = faults.remove(field.name);
@@ -208,7 +209,7 @@ async fn page(
     visit.show(status, &page).await
 }
 
-/// Returns a warning about the tools that these values of a tenant allow; `None` if they allow one, or say nothing about it.
+/// Returns a warning about the tools that these values allow; `None` if they allow one, or say nothing about it.
 ///
 /// # Errors
 /// Error of the use case.
@@ -217,12 +218,9 @@ async fn tools_warning(
     whose: SettingsOf,
     values: &Map<String, Value>,
 ) -> Result<Option<String>, GatewayError> {
-    if whose != SettingsOf::Tenant {
-        return Ok(None);
-    }
     let globs = values.get(ALLOWED_TOOLS).and_then(|value| Vec::<String>::deserialize(value).ok());
     match globs {
-        Some(globs) => visit.gateway().tenants.lint_allowed_tools(visit.caller(), &globs).await,
+        Some(globs) => visit.gateway().tenants.lint_allowed_tools(visit.caller(), whose.key(), &globs).await,
         None => Ok(None),
     }
 }

@@ -39,6 +39,21 @@ pub(super) fn short(text: &str, chars_max: usize) -> String {
     }
 }
 
+/// Returns the beginning of a call's action in words as [`short`] does; a quotation that is cut is closed.
+pub(super) fn short_told(told: &str, chars_max: usize) -> String {
+    let mut text = short(told, chars_max);
+    if text == told {
+        return text;
+    }
+    let count = |c: char| text.matches(c).count();
+    if count('"') % 2 == 1 {
+        text.push('"');
+    } else if count('„') > count('“') {
+        text.push('“');
+    }
+    text
+}
+
 /// Returns a number of bytes for reading, such as `16 MiB`; empty for less than 1 KiB.
 pub(super) fn size(bytes: u64) -> String {
     match bytes {
@@ -135,6 +150,14 @@ mod tests {
         assert_eq!(escaped, "[\"a\\u202eb\\udb40\\udc41é\"]");
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(value(&escaped), value(json));
+    }
+
+    #[test]
+    fn quotations_that_are_cut_are_closed() {
+        assert_eq!(short_told("Move \"a b\"", 8), "Move \"a …\"");
+        assert_eq!(short_told("„a b“ bewegen", 3), "„a …“");
+        assert_eq!(short_told("Run 'a\"b'", 80), "Run 'a\"b'");
+        assert_eq!(short_told("\"a\" is", 5), "\"a\" i…");
     }
 
     #[test]

@@ -14,7 +14,10 @@ use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
-use crate::store::{ConsentFilter, ConsentGrant, ConsentRow, PendingOf, StoreError, Stored};
+use crate::store::{ConsentFilter, ConsentGrant, ConsentRow, PendingOf, StoreError, Stored, TurnEnder};
+
+/// Most calls that are counted as let through by a remembered decision.
+pub const LET_THROUGH_MAX: i64 = 1000;
 
 /// Permission request, for a reader.
 #[derive(Clone, Debug)]
@@ -188,7 +191,7 @@ impl Consent {
         count.map_err(|error| GatewayError::from_store(error, "permission request"))
     }
 
-    /// Returns the request whose decision ended the turn of this one, with the comment on it; `None` if that is not known.
+    /// Returns the request whose decision ended the turn of this one; `None` if that is not known.
     ///
     /// # Errors
     /// As [`Consent::list`].
@@ -196,12 +199,22 @@ impl Consent {
         &self,
         caller: &Caller,
         view: &ConsentView,
-    ) -> Result<Option<(Uuid, Option<String>)>, GatewayError> {
+    ) -> Result<Option<TurnEnder>, GatewayError> {
         if !view.is_visible_to(caller) {
             return Ok(None);
         }
         let found = self.store.ended_by(caller.tenant()?.id, &view.row).await;
         found.map_err(|error| GatewayError::from_store(error, "permission request"))
+    }
+
+    /// Returns how many calls a decision that was remembered with a request has let run, counted up to [`LET_THROUGH_MAX`].
+    ///
+    /// # Errors
+    /// As [`Consent::list`].
+    pub async fn count_let_through(&self, caller: &Caller, view: &ConsentView) -> Result<i64, GatewayError> {
+        caller.authorise(Action::SeeConsent)?;
+        let count = self.store.count_let_through(caller.tenant()?.id, &view.row, LET_THROUGH_MAX).await;
+        count.map_err(|error| GatewayError::from_store(error, "permission request"))
     }
 
     /// Returns until when denials refuse the tool of a request to its key, whatever the arguments; `None` where they do not.

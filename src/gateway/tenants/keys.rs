@@ -11,7 +11,9 @@ use uuid::Uuid;
 use super::Tenants;
 use super::authenticate::{KEY_PREFIX, hash_key};
 use crate::domain::id::{IdentityId, KeyId};
-use crate::domain::settings::{Scope, SettingError, Settings, read_back, unmatched_tools};
+use crate::domain::settings::{
+    Scope, SettingError, Settings, read_back, unmatched_tools, unmatched_tools_within,
+};
 use crate::domain::tenant::{Action, Role};
 use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
@@ -230,6 +232,36 @@ impl Tenants {
         Ok(())
     }
 
+    /// Returns the settings of the tenant, or of one key, each as `{value, origin}`, with their version; and those that are set for it itself,
+    /// whether or not they count.
+    ///
+    /// # Errors
+    /// As [`Tenants::read_settings`].
+    pub async fn read_settings_and_own(
+        &self,
+        caller: &Caller,
+        key: Option<KeyId>,
+    ) -> Result<(Map<String, Value>, Settings), GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let tenant = caller.tenant()?;
+        if let Some(key) = key {
+            self.get_key(caller, key).await?;
+        }
+        let store = |error| GatewayError::from_store(error, "key");
+        let own = self.store.get_settings(tenant.id, None).await.map_err(store)?;
+        let (shown, stored) = match key {
+            None => (read_back(None, &own.settings, &self.options.defaults), own),
+            Some(key) => {
+                let stored = self.store.get_settings(tenant.id, Some(key)).await.map_err(store)?;
+                (read_back(Some(&stored.settings), &own.settings, &self.options.defaults), stored)
+            }
+        };
+        let mut out = Map::new();
+        out.insert("version".to_owned(), stored.version.into());
+        out.extend(shown);
+        Ok((out, stored.settings))
+    }
+
     /// Returns the settings of the tenant, or of one key, each as `{value, origin}`, with their version.
     ///
     /// # Errors
@@ -240,24 +272,7 @@ impl Tenants {
         caller: &Caller,
         key: Option<KeyId>,
     ) -> Result<Map<String, Value>, GatewayError> {
-        caller.authorise(Action::ManageKeys)?;
-        let tenant = caller.tenant()?;
-        if let Some(key) = key {
-            self.get_key(caller, key).await?;
-        }
-        let store = |error| GatewayError::from_store(error, "key");
-        let own = self.store.get_settings(tenant.id, None).await.map_err(store)?;
-        let (shown, version) = match key {
-            None => (read_back(None, &own.settings, &self.options.defaults), own.version),
-            Some(key) => {
-                let stored = self.store.get_settings(tenant.id, Some(key)).await.map_err(store)?;
-                (read_back(Some(&stored.settings), &own.settings, &self.options.defaults), stored.version)
-            }
-        };
-        let mut out = Map::new();
-        out.insert("version".to_owned(), version.into());
-        out.extend(shown);
-        Ok(out)
+        self.read_settings_and_own(caller, key).await.map(|(shown, _)| shown)
     }
 
     /// Changes settings of the tenant, or of one key; `null` restores the inherited value. `version`, if given, guards
@@ -289,18 +304,35 @@ impl Tenants {
         self.read_settings(caller, key).await
     }
 
-    /// Returns a warning about a value of `allowed_tools` that matches none of the tenant's tools that are known now; `None` if it is fine.
+    /// Returns a warning about a value of `allowed_tools`, of the tenant or of one key, that lets through none of the tenant's tools that are known
+    /// now; `None` if it is fine.
     ///
     /// # Errors
-    /// [`GatewayError::Forbidden`] for the role, or [`GatewayError::Invalid`] without a tenant.
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
     pub async fn lint_allowed_tools(
         &self,
         caller: &Caller,
+        key: Option<KeyId>,
         globs: &[String],
     ) -> Result<Option<String>, GatewayError> {
         caller.authorise(Action::ManageKeys)?;
-        let catalogue = caller.tenant()?.catalogue();
-        let lint = || unmatched_tools(globs, &catalogue.tool_names().collect::<Vec<_>>());
+        let tenant = caller.tenant()?;
+        let catalogue = tenant.catalogue();
+        let outer = match key {
+            Some(_) => {
+                let stored = self.store.get_settings(tenant.id, None).await;
+                let stored = stored.map_err(|error| GatewayError::from_store(error, "key"))?;
+                Some(stored.settings.allowed_tools.unwrap_or_else(|| vec!["*".to_owned()]))
+            }
+            None => None,
+        };
+        let lint = || {
+            let known: Vec<&str> = catalogue.tool_names().collect();
+            match &outer {
+                Some(outer) => unmatched_tools_within(globs, outer, &known),
+                None => unmatched_tools(globs, &known),
+            }
+        };
         Ok(self.upstreams.in_turn(caller.tenant_id().0, lint).await)
     }
 }

@@ -173,6 +173,34 @@ impl Store {
         Ok(rows)
     }
 
+    /// Counts the calls that a decision which was remembered with a request has let run, at most `most`.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn count_let_through(
+        &self,
+        tenant: TenantId,
+        row: &ConsentRow,
+        most: i64,
+    ) -> Result<i64, StoreError> {
+        let mut tx = self.begin(Lane::Report, TxAccess::Tenant(tenant)).await?;
+        let count = sqlx::query_scalar(
+            "select count(*) from (
+                 select from activity
+                 where tenant_id = $1 and consent_id = $2 and started_at >= $3 and decision = 'allowed'
+                   and type in ('tool_call', 'direct_call')
+                 limit $4) calls",
+        )
+        .bind(tenant.0)
+        .bind(row.id)
+        .bind(row.decided_at)
+        .bind(most)
+        .fetch_one(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(count)
+    }
+
     /// Returns the origin of a grant that was not revoked.
     ///
     /// # Errors

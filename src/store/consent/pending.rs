@@ -46,6 +46,17 @@ impl PendingOf {
     }
 }
 
+/// Request whose decision ended a turn.
+#[derive(Clone, Debug, FromRow)]
+pub struct TurnEnder {
+    /// Id of the request.
+    pub id: Uuid,
+    /// Owner of the key of the person who decided; `None` for the bootstrap key.
+    pub owner: Option<String>,
+    /// Comment on the decision; `None` without one.
+    pub comment: Option<String>,
+}
+
 impl Store {
     /// Counts the requests of a tenant that wait for a person: those of one principal, or of all.
     ///
@@ -87,7 +98,7 @@ impl Store {
         Ok(count)
     }
 
-    /// Returns the request whose decision ended the turn of another one, with the comment on it; `None` if that is not known.
+    /// Returns the request whose decision ended the turn of another one; `None` if that is not known.
     ///
     /// # Errors
     /// The database is out of reach or fails.
@@ -95,10 +106,10 @@ impl Store {
         &self,
         tenant: TenantId,
         row: &ConsentRow,
-    ) -> Result<Option<(Uuid, Option<String>)>, StoreError> {
+    ) -> Result<Option<TurnEnder>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let found = sqlx::query_as(
-            "select id, comment from consent_requests
+            "select id, decided_owner as owner, comment from consent_requests
              where tenant_id = $1 and principal = $2 and ended_at = $3 and decision = 'cancel_turn' and id <> $4
                and created_at > $3 - interval '2 days' limit 1",
         )

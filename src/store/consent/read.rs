@@ -232,6 +232,8 @@ pub enum ConsentOrder {
     Newest,
     /// The oldest first.
     Oldest,
+    /// The highest risk first, and of those the oldest. It has no further pages.
+    Riskiest,
     /// The one that was decided last first; those without a decision are left out.
     LastDecided,
 }
@@ -288,7 +290,7 @@ impl Store {
         if let Some(behind) = filter.behind {
             match filter.order {
                 ConsentOrder::Newest => query.push(" and id < ").push_bind(behind),
-                ConsentOrder::Oldest => query.push(" and id > ").push_bind(behind),
+                ConsentOrder::Oldest | ConsentOrder::Riskiest => query.push(" and id > ").push_bind(behind),
                 ConsentOrder::LastDecided => query
                     .push(" and (decided_at, id) < (select decided_at, id from consent_requests where tenant_id = ")
                     .push_bind(tenant.0)
@@ -303,6 +305,9 @@ impl Store {
         query.push(match filter.order {
             ConsentOrder::Newest => " order by id desc limit ",
             ConsentOrder::Oldest => " order by id limit ",
+            ConsentOrder::Riskiest => {
+                " order by array_position(array['critical', 'high', 'moderate', 'low'], risk), id limit "
+            }
             ConsentOrder::LastDecided => " order by decided_at desc, id desc limit ",
         });
         query.push_bind(limit);

@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::live::{browser, shows};
-use super::markup::{HOSTILE, assert_harmless, assert_harmless_but, attributes, escaped, form_to, hidden};
+use super::markup::{
+    HOSTILE, assert_harmless, assert_harmless_but, attributes, escaped, form_to, hidden, led_to, notice_on,
+};
 use crate::support::{Api, Mcp, Stage, Upstream, Visitor, settle, upstream};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -138,7 +140,9 @@ async fn a_key_is_made_shown_once_replaced_and_revoked() {
     assert!(question.text.contains("The key that replaced it works on."), "{question:?}");
     with(&stage, &key).get("/api/v1/status").await.expect(200);
     let done = visitor.post(&form_to(&question.text, "/revoke").unwrap(), &[]).await;
-    assert_eq!((done.status, done.header("location")), (303, path.as_str()));
+    assert_eq!(led_to(&done), (303, path.as_str()));
+    let page = visitor.get(done.header("location")).await.text;
+    assert_eq!(notice_on(&page), "The key is revoked: nothing works with it any more.");
     settle(401, SOON, || async { with(&stage, &key).get("/api/v1/status").await.status }).await;
     assert!(!visitor.get(&page_of_next).await.text.contains("still works until"));
     with(&stage, &next).get("/api/v1/status").await.expect(200);

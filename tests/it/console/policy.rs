@@ -40,7 +40,7 @@ async fn rules_are_changed_here_and_a_conflict_shows_both() {
         "{empty:?}"
     );
     for (mode, means) in
-        [("observe", "they run, and the log says"), ("deny_unless_allowed", "they are refused")]
+        [("observe", "they run, and so do those that a rule"), ("deny_unless_allowed", "they are refused")]
     {
         let line = format!("<dt>{mode}</dt><dd class=\"meaning\">{means}");
         assert!(empty.text.contains(&line), "{line}: {empty:?}");

@@ -131,24 +131,37 @@ async fn the_page_of_a_refused_call_says_what_a_remembered_decision_does_to_it()
 }
 
 #[tokio::test]
-async fn the_first_page_names_the_requests_that_wait_longest() {
+async fn the_first_page_names_the_requests_of_the_highest_risk() {
     let stage = Stage::start().await;
     let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
     let (agent, stranger) =
         (tenant.key(&json!({"role": "agent", "owner": "robot"})).await, tenant.agent().await);
     let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
     let none = visitor.get("/console").await.text;
-    assert!(!none.contains("Requests that wait longest"), "{none}");
+    assert!(!none.contains("Requests that wait, the highest risk first"), "{none}");
     let mut ids = Vec::new();
     for n in 0..6 {
         ids.push(asked(&agent, &json!({"n": n})).await);
     }
     let page = visitor.get("/console").await.text;
     let links = attributes(&page, "href");
-    let named = links.iter().filter(|link| link.contains("request=")).cloned().collect::<Vec<_>>();
-    assert_eq!(named, ids[..5].iter().map(|id| path_of(id)).collect::<Vec<_>>(), "{page}");
+    let named =
+        |links: &[String]| links.iter().filter(|link| link.contains("request=")).cloned().collect::<Vec<_>>();
+    assert_eq!(named(&links), ids[..5].iter().map(|id| path_of(id)).collect::<Vec<_>>(), "{page}");
     assert!(page.contains("asked by robot, ends <time"), "{page}");
     assert_harmless(&page);
+    // a later one of a higher risk comes first
+    let riskier = asked(&agent, &json!({"force": true})).await;
+    let links = attributes(&visitor.get("/console").await.text, "href");
+    let expected: Vec<String> = [&riskier].into_iter().chain(&ids[..4]).map(|id| path_of(id)).collect();
+    assert_eq!(named(&links), expected);
+    // in the language that the visitor asks for, as elsewhere
+    tenant.platform.patch("/api/v1/settings", &json!({"locale": "de"})).await.expect(200);
+    for (asks, says) in [("en-US,en", "Run &#39;writer&#39; on server"), ("fr", "auf dem Server")] {
+        let request = visitor.request(Method::GET, "/console").header("Accept-Language", asks);
+        settle(true, SOON, async || visitor.send(request.try_clone().unwrap()).await.text.contains(says))
+            .await;
+    }
     // agents see those of their own key
     let own = Visitor::with_key(&stage.gateway, &stranger).await.get("/console").await.text;
     assert!(!own.contains("request="), "{own}");
@@ -207,7 +220,7 @@ async fn a_remembered_decision_is_named_only_where_it_lets_the_call_run() {
     let (first, alike) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
     let riskier = asked(&agent, &json!({"force": true})).await;
     let page = visitor.get(&path_of(&first)).await.text;
-    assert!(page.contains("up to risk moderate, run without asking"), "{page}");
+    assert!(page.contains("run without asking up to risk moderate, whatever"), "{page}");
     let done = visitor.post(&decision_of(&first), &[("decision", "allow_always")]).await;
     let page = visitor.get(done.header("location")).await.text;
     for says in [
@@ -290,7 +303,7 @@ async fn the_end_of_a_turn_leaves_who_had_allowed_a_call() {
     assert!(page.contains("with the comment: too much at once"), "{page}");
     assert!(!visitor.get(&path_of(&second)).await.text.contains("Its turn was ended with"));
     assert!(
-        page.contains("Allowed once: eva, over console. This call&#39;s permission ended with its turn"),
+        page.contains("Allowed once: eva, over console (ended with its turn before it ran), <time"),
         "{page}"
     );
     assert!(page.contains("its turn was ended: calls of it that ask are refused until "), "{page}");
@@ -363,4 +376,139 @@ async fn requests_are_filtered_by_tool_owner_and_risk() {
     let page = visitor.get("/console/permissions?owner=robot&risk=high").await.text;
     assert!(page.contains("value=\"robot\"") && page.contains("<option value=\"high\" selected>"), "{page}");
     assert!(visitor.get("/console/permissions?risk=odd").await.text.contains("risk must be one of"));
+}
+
+#[tokio::test]
+async fn the_page_of_a_remembered_decision_says_what_ran_because_of_it() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    let approver = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
+    let visitor = Visitor::with_key(&stage.gateway, &approver).await;
+    let run = async |n: u8| Mcp::bare(&agent).run("write", "zoo:writer", &json!({ "n": n })).await;
+    let (first, second) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
+    let page = visitor.get(&path_of(&first)).await.text;
+    assert!(
+        page.contains("as write, and those that wait now, run without asking up to risk moderate"),
+        "{page}"
+    );
+    let done = visitor.post(&decision_of(&first), &[("decision", "allow_always")]).await;
+    let notice = visitor.get(done.header("location")).await.text;
+    let grant = tenant.platform.items("/api/v1/consent/grants").await.remove(0);
+    let link = format!("#grant-{}", grant["id"].as_str().unwrap());
+    assert!(attributes(&notice, "href").contains(&link), "{link}: {notice}");
+    assert!(notice.contains(&format!("<tr id=\"{}\">", &link[1..])), "{notice}");
+    assert!(visitor.get(&path_of(&first)).await.text.contains("no other call ran because of it so far"));
+    // one that is allowed once as well runs by what is remembered
+    let third = asked(&agent, &json!({"n": 3, "force": true})).await;
+    visitor.post(&decision_of(&third), &[("decision", "reject_once")]).await.expect(303);
+    for n in [2, 4] {
+        run(n).await.ok();
+    }
+    let counted = async || {
+        let page = visitor.get(&path_of(&first)).await.text;
+        page.contains("2 other calls ran because of it")
+    };
+    settle(true, SOON, counted).await;
+    // the request that waited was answered by what is remembered
+    let page = visitor.get(&path_of(&second)).await.text;
+    let says = "No answer was needed any more: a decision that was remembered let the call run when the agent repeated it";
+    assert!(page.to_lowercase().contains(&says.to_lowercase()), "{page}");
+    let list = visitor.get("/console/permissions?state=lapsed").await.text;
+    assert!(list.contains("A remembered decision let the call run"), "{list}");
+    assert!(list.contains("or a remembered decision made an answer needless"), "{list}");
+    let auditor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
+    let record =
+        tenant.records(&format!("type=tool_call&status=success&consent_id={first}"), 2).await.remove(0);
+    let page = auditor.get(&format!("/console/activity/{}", record["id"].as_str().unwrap())).await.text;
+    assert!(
+        page.contains("Allowed by eva, over console, for this tool: the decision was remembered"),
+        "{page}"
+    );
+    // its own call never ran, and others did
+    let revoke = format!("/console/consent/grants/{}/revoke", grant["id"].as_str().unwrap());
+    visitor.post(&revoke, &[]).await.expect(303);
+    let page = visitor.get(&path_of(&first)).await.text;
+    for says in
+        ["his very call was not run: the decision that was remembered", "2 other calls ran because of it"]
+    {
+        assert!(page.contains(says), "{says}: {page}");
+    }
+    let agent = Visitor::with_key(&stage.gateway, &agent).await;
+    assert!(!agent.get(&path_of(&first)).await.text.contains("because of it"), "counts are for who sees all");
+}
+
+#[tokio::test]
+async fn a_call_that_was_allowed_runs_under_a_remembered_decision_too_and_its_page_says_one_thing() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let (first, second) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
+    let allowed = visitor.post(&decision_of(&second), &[("decision", "allow_once")]).await;
+    let page = visitor.get(&path_of(&second)).await.text;
+    assert!(page.contains("until then a rule that denies the call, or revoking the key"), "{page}");
+    visitor.post(&decision_of(&first), &[("decision", "allow_always")]).await.expect(303);
+    let notice = visitor.get(allowed.header("location")).await.text;
+    assert!(notice.contains("a remembered decision allows this tool already"), "{notice}");
+    assert!(!notice.contains("the same call runs once"), "{notice}");
+    Mcp::bare(&agent).run("write", "zoo:writer", &json!({"n": 2})).await;
+    let page = async || visitor.get(&path_of(&second)).await.text;
+    settle(true, SOON, async || page().await.contains(">succeeded")).await;
+    let page = page().await;
+    assert!(page.contains("the same call runs without asking as long as that decision holds"), "{page}");
+    assert!(!page.contains("asks again"), "{page}");
+}
+
+#[tokio::test]
+async fn nothing_invites_to_allow_a_call_whose_arguments_are_not_in_sight() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    for (arguments, is_long) in [(json!({"n": 1}), false), (json!({"text": "x".repeat(300)}), true)] {
+        let page = visitor.get(&path_of(&asked(&agent, &arguments).await)).await.text;
+        let allow = page.split("value=\"allow_once\"").next().unwrap().rsplit("<button").next().unwrap();
+        assert_eq!(allow.contains("class=\"second\""), is_long, "{page}");
+        assert_eq!(page.contains("scroll: they go on"), is_long, "{page}");
+        assert!(!page.contains("Little time is left"), "{page}");
+    }
+    sqlx::query("update consent_requests set expires_at = now() + interval '40 seconds'")
+        .execute(&mut stage.database.connect().await)
+        .await
+        .unwrap();
+    let page = visitor.get("/console/permissions").await.text;
+    assert_eq!(
+        page.matches("an allowed call has to be repeated by the agent before the end as well").count(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn the_end_of_a_turn_is_told_with_its_time_and_in_the_past() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    let (first, second) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
+    let (ann, eva) = (
+        tenant.key(&json!({"role": "approver", "owner": "ann"})).await,
+        tenant.key(&json!({"role": "approver", "owner": "eva"})).await,
+    );
+    let ann = Visitor::with_key(&stage.gateway, &ann).await;
+    ann.post(&decision_of(&first), &[("decision", "allow_once")]).await.expect(303);
+    let eva = Visitor::with_key(&stage.gateway, &eva).await;
+    eva.post(&decision_of(&second), &[("decision", "cancel_turn")]).await.expect(303);
+    let page = ann.get(&path_of(&first)).await.text;
+    assert!(
+        page.contains("Allowed once: ann, over console (ended with its turn before it ran), <time"),
+        "{page}"
+    );
+    assert!(page.contains("another request</a> by eva, <time"), "{page}");
+    assert!(page.contains("calls of it that ask are refused until "), "{page}");
+    sqlx::query("update consent_requests set ended_at = ended_at - interval '1 hour', created_at = created_at - interval '2 hours'")
+        .execute(&mut stage.database.connect().await)
+        .await
+        .unwrap();
+    let page = ann.get(&path_of(&first)).await.text;
+    assert!(page.contains("its turn was ended; the same call asks again"), "{page}");
 }

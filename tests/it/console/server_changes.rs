@@ -27,7 +27,7 @@ async fn a_server_is_added_by_a_form_and_no_page_shows_its_secrets() {
     assert_eq!(led_to(&added), (303, "/console/servers/up"));
     // the page says what was listed
     let page = visitor.get(added.header("location")).await.text;
-    assert_eq!(notice_on(&page), "up is added.");
+    assert_eq!(notice_on(&page), "up is added. All that it offers now is approved.");
     assert!(page.contains("connected") && page.contains("wiper"), "{page}");
     assert!(page.contains("Authorization, X-One"), "{page}");
     assert!(upstream.sent("authorization").iter().all(|sent| sent == "Bearer s3cret-of-the-header"));
@@ -366,7 +366,7 @@ async fn a_tool_is_overridden_for_its_definition_and_by_version() {
     let done = visitor.post(&action, &said).await;
     assert_eq!(led_to(&done), (303, "/console/servers/up?tool=t"));
     let page = visitor.get(done.header("location")).await.text;
-    assert_eq!(notice_on(&page), "The override of t is set.");
+    assert_eq!(notice_on(&page), "The override of t is set. Its tier is read now.");
     let now = tool().await;
     assert_eq!(
         (&now["tier"], &now["override"]["annotations"]),

@@ -205,6 +205,14 @@ async fn a_changed_tool_is_reviewed_and_approved_by_its_pin() {
             "{page}"
         );
     }
+    // to the row of the button
+    let fields = [named, ("from", "list"), ("row", "7")];
+    let done = visitor.post("/console/servers/up/tools/block", &fields).await;
+    assert!(done.header("location").ends_with("#t-7"), "{done:?}");
+    assert_eq!(hidden(&server, "row"), "0", "{server}");
+    let fields = [named, ("from", "list"), ("row", "7\"x")];
+    let done = visitor.post("/console/servers/up/tools/unblock", &fields).await;
+    assert!(!done.header("location").contains('#'), "{done:?}");
     let fields = [named, ("from", "list"), ("state", "waiting"), ("cursor", "b3RoZXI")];
     for verb in ["block", "unblock"] {
         let done = visitor.post(&format!("/console/servers/up/tools/{verb}"), &fields).await;
@@ -402,7 +410,7 @@ async fn servers_and_tools_come_in_pages() {
             let page = visitor.get(&path).await;
             page.expect(200);
             let cells =
-                page.text.split("<tr>\n<td><a href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+                page.text.split(">\n<td><a href=\"").skip(1).filter_map(|rest| rest.split('"').next());
             found.extend(cells.filter_map(|href| href.strip_prefix(part).map(str::to_owned)));
             let links = page.text.split("<a rel=\"next\"").nth(1).map(|rest| attributes(rest, "href"));
             next = links.and_then(|links| links.into_iter().next());

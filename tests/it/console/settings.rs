@@ -51,7 +51,7 @@ async fn settings_change_and_say_who_was_faster() {
     for says in [
         "a whole number of days from 1 to 3650; empty inherits",
         "Days after which activity records are deleted.",
-        ">observe: they run, and the log says what by_risk would do</option>",
+        ">observe: they run, and so do those that a rule without &#34;enforced&#34; would ask about or deny; the log says what would have been done</option>",
         ">inherit (now observe)</option>",
     ] {
         assert!(page.text.contains(says), "{says}: {page:?}");
@@ -297,4 +297,50 @@ async fn settings_are_for_admins_alone_and_stay_texts() {
         HOSTILE.iter().filter(|text| !text.contains('"')).all(|text| page.contains(&escaped(text))),
         "{page}"
     );
+}
+
+#[tokio::test]
+async fn a_value_that_does_not_count_is_shown_and_can_be_taken_back() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let key = tenant.agent().await;
+    let of_key = format!("/console/keys/{}/settings", key.id);
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("zoo", &upstream).await;
+    let given = |page: &str, name: &str| {
+        fields(page).into_iter().find(|(known, _)| known == name).map(|(_, value)| value).unwrap()
+    };
+    for (path, name, outer, own, origin) in [
+        (of_key.as_str(), "max_operation", json!("read"), "destructive", "tenant"),
+        (&of_key, "rate_limit", json!(500), "1000", "tenant"),
+        ("/console/settings", "activity_retention_days", json!(null), "3000", "deployment"),
+    ] {
+        let page = visitor.get(path).await.text;
+        if !outer.is_null() {
+            tenant.platform.patch("/api/v1/settings", &json!({ name: outer })).await.expect(200);
+        }
+        let done = send(&visitor, &page, &[(name, own)]).await;
+        let page = visitor.get(done.header("location")).await.text;
+        assert_harmless(&page);
+        assert_eq!(given(&page, name), own, "{page}");
+        assert!(page.contains(&format!("Does not count, since that of the {origin} is narrower.")), "{page}");
+        send(&visitor, &page, &[(name, "")]).await.expect(303);
+        let page = visitor.get(path).await.text;
+        assert_eq!(given(&page, name), "", "{page}");
+        assert!(!page.contains("Does not count"), "{page}");
+    }
+    // lists that leave a key without tools
+    let warned = async |own: &str| {
+        let page = visitor.get(&of_key).await.text;
+        let done = send(&visitor, &page, &[("allowed_tools", own)]).await;
+        visitor.get(done.header("location")).await.text
+    };
+    let page = warned("[\"nothere:*\"]").await;
+    assert!(page.contains("matches none of the 6 tools that are known now: the key sees no tool"), "{page}");
+    tenant.platform.patch("/api/v1/settings", &json!({"allowed_tools": ["zoo:reader"]})).await.expect(200);
+    let page = warned("[\"zoo:w*\"]").await;
+    assert_eq!(page.matches("no tool in common with that of the tenant").count(), 2, "{page}");
+    let page = warned("[\"zoo:r*\"]").await;
+    assert!(!page.contains("in common") && !page.contains("matches none"), "{page}");
 }

@@ -138,7 +138,7 @@ async fn a_call_to_a_server_that_was_just_added_waits_and_is_allowed_in_another_
         read(&mut right).await
     };
     let (report, decided) = tokio::join!(agent, approver);
-    assert_says(&decided, &["Allowed once", "website-2019", "of robot"]);
+    assert_says(&decided, &["Allowed once", "website-2019", "(robot"]);
     let (result, asked) = (&report["steps"][0]["ok"], &report["asked"]);
     assert_eq!(asked.as_array().map(Vec::len), Some(1), "{report}");
     let echoed = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{report}"));

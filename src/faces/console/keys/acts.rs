@@ -12,6 +12,7 @@ use super::{KeyFault, TypedKey, has_ended, href_of, id_of, list_again};
 use crate::domain::id::KeyId;
 use crate::domain::tenant::Action;
 use crate::faces::console::act::{VisitorAct, perform};
+use crate::faces::console::done::with_notice;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::gateway::{GatewayError, KeyCreated, KeyRequest, KeyRotated};
@@ -136,7 +137,10 @@ pub(in crate::faces::console) async fn on_key(
             Ok(rotated) => shown(&visit, &rotated.created, Some((href, &rotated))).await,
             Err(error) => not_rotated(&visit, &id, &error).await,
         },
-        "revoke" => visit.answer_act(Section::Keys, &href, revoked(&visit, &id).await),
+        "revoke" => {
+            let to = with_notice(&visit, &href, "The key is revoked: nothing works with it any more.");
+            visit.answer_act(Section::Keys, &to, revoked(&visit, &id).await)
+        }
         _ => visit.failed(Section::Keys, &GatewayError::NotFound("page")),
     }
 }

@@ -9,12 +9,16 @@ use serde_json::Value;
 use super::{KeyLine, LIST_MEMORY_BYTES, has_ended, href_of, id_of, line};
 use crate::domain::id::KeyId;
 use crate::domain::tenant::Action;
+use crate::faces::console::done::{DONE, notice};
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::{Nav, Section};
 use crate::faces::console::page_visit::PageVisit;
-use crate::faces::query::params::NONE;
+use crate::faces::query::params::{ParamNames, Params};
 use crate::gateway::GatewayError;
 use crate::store::ApiKey;
+
+/// Parameters of the page.
+const PARAMS: ParamNames = &[DONE];
 
 /// Setting of a key.
 struct SettingLine {
@@ -28,6 +32,8 @@ struct SettingLine {
 struct KeyPage {
     nav: Nav,
     csrf: String,
+    /// Notice of what the visitor has just done; `None` without one.
+    done: Option<String>,
     id: KeyId,
     href: String,
     key: KeyLine,
@@ -54,7 +60,7 @@ pub(in crate::faces::console) async fn show(Path(id): Path<String>, visit: PageV
 async fn key(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
     visit.caller().authorise(Action::ManageKeys)?;
     visit.needs_tenant()?;
-    visit.given(NONE)?;
+    let params = Params::of(&visit.given(PARAMS)?, PARAMS)?;
     visit.expect(LIST_MEMORY_BYTES).await?;
     let (tenants, id) = (&visit.gateway().tenants, id_of(id)?);
     let key = tenants.get_key(visit.caller(), id).await?;
@@ -65,6 +71,7 @@ async fn key(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
     let page = KeyPage {
         csrf: nav.csrf.clone(),
         nav,
+        done: notice(visit, &params),
         id,
         href: href_of(id),
         predecessor: key.predecessor.map(href_of),

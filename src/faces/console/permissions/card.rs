@@ -1,7 +1,7 @@
 //! Permission request on the page: all that a person needs to decide.
 
 use crate::domain::consent::{
-    ADD_APPROVER, COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, FENCE, grant_life,
+    ADD_APPROVER, COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, FENCE, LapseReason, grant_life,
 };
 use crate::domain::person::OnePerson;
 use crate::domain::policy::{Assurance, PolicyLayer, PolicyMode};
@@ -10,8 +10,9 @@ use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
-use crate::faces::console::text::{LongText, short};
+use crate::faces::console::text::{LongText, short_told};
 use crate::gateway::{ConsentView, RequestedTool};
+use crate::store::Stored;
 
 /// Longest time after which a card is shown anew, in seconds, and the same while little time is left.
 const AGAIN_S_MAX: i64 = 30;
@@ -20,6 +21,8 @@ const AGAIN_LAST_S: i64 = 5;
 const LAST_S: i64 = 60;
 /// Longest action at the head of a card, in characters: the arguments stand below it.
 const HEADING_CHARS_MAX: usize = 200;
+/// Longest arguments that are in sight at once, in characters: the box of them has some lines on a phone.
+const IN_SIGHT_CHARS_MAX: usize = 240;
 /// Longest action in a notice or a list, in characters.
 pub(super) const TOLD_CHARS_MAX: usize = 80;
 
@@ -33,6 +36,19 @@ pub(super) struct DecisionButton {
     pub(super) is_plain: bool,
     /// Consequence of the decision; `None` where the label says it.
     pub(super) says: Option<String>,
+}
+
+/// Request whose decision ended the turn of another one, as it is shown.
+#[derive(Clone)]
+pub(super) struct TurnEnd {
+    /// Link to that request.
+    pub(super) href: String,
+    /// Person who decided; `None` if that is not known.
+    pub(super) owner: Option<String>,
+    /// Time at which the turn was ended; `None` if that is not known.
+    pub(super) at: Option<Moment>,
+    /// Comment on the decision; `None` without one.
+    pub(super) comment: Option<String>,
 }
 
 /// Permission request as it is shown.
@@ -65,10 +81,16 @@ pub(super) struct RequestCard {
     pub(super) arguments: LongText,
     /// True if the arguments are longer than what is shown.
     pub(super) was_cut: bool,
+    /// True if the arguments go on beyond what is in sight, so that whoever decides has to scroll.
+    pub(super) is_long: bool,
+    /// True if little time is left, in which the agent has to repeat an allowed call as well.
+    pub(super) is_late: bool,
     /// Rule that asks, or that none does and the mode of now.
     pub(super) asked_by: String,
-    /// Link to the request whose decision ended the turn of this one, with the comment on it; `None` for others.
-    pub(super) ended_by: Option<(String, Option<String>)>,
+    /// Request whose decision ended the turn of this one; `None` for others.
+    pub(super) ended_by: Option<TurnEnd>,
+    /// Sentence on the calls that the decision, which was remembered, has let run; `None` without such a decision, and where they are not counted.
+    pub(super) let_through: Option<String>,
     /// Persons who may allow the call.
     pub(super) assurance: &'static str,
     /// Sentence whether the visitor is one of them; empty for a request that does not wait.
@@ -154,7 +176,7 @@ impl RequestCard {
             href: super::href_of(row.id),
             records: sees_records
                 .then(|| format!("{}?consent_id={}#records", Section::Activity.href(), row.id)),
-            told: short(&view.told_shortly(language), HEADING_CHARS_MAX),
+            told: short_told(&view.told_shortly(language), HEADING_CHARS_MAX),
             language: language.as_str(),
             tool: format!("{}:{}", row.server, row.tool),
             operation: row.operation_type.as_str().to_owned(),
@@ -165,8 +187,11 @@ impl RequestCard {
             details: view.details(language),
             arguments: LongText::of(&row.arguments),
             was_cut: row.was_cut,
+            is_long: is_long(view) && is_pending,
+            is_late: is_pending && (row.expires_at - visit.now()).num_seconds() < LAST_S,
             asked_by: asked_by(visit, view),
             ended_by: None,
+            let_through: None,
             assurance: match view.assurance {
                 Assurance::Client => "an approver or admin, or the person at the agent's own client",
                 Assurance::Approver => "somebody else than who asks, with role approver or admin",
@@ -213,11 +238,21 @@ fn asked_by(visit: &PageVisit, view: &ConsentView) -> String {
              declared private; some forms of web pages are always asked about"
                 .to_owned()
         }
-        (Some(mode), _) => {
-            format!("no rule: the mode, which is {} now, or what is always asked about", mode.as_str())
+        (Some(PolicyMode::ByRisk), RiskLevel::High | RiskLevel::Critical) => {
+            "no rule: the mode by_risk asks about every call of this risk".to_owned()
         }
+        (Some(PolicyMode::AlwaysAsk), _) => "no rule: the mode always_ask asks about every call".to_owned(),
+        (Some(mode), _) => format!(
+            "no rule: a form of a web page, about which persons are always asked, or the mode of that time; the mode is {} now",
+            mode.as_str()
+        ),
         (None, _) => "no rule: the mode of the policy, or what is always asked about".to_owned(),
     }
+}
+
+/// Returns whether the arguments of a request go on beyond what is in sight.
+fn is_long(view: &ConsentView) -> bool {
+    view.row.arguments.chars().nth(IN_SIGHT_CHARS_MAX).is_some()
 }
 
 /// Returns the seconds after which a card is to be shown anew, `left_s` before the end of its time.
@@ -264,6 +299,18 @@ pub(super) fn meaning(visit: &PageVisit, view: &ConsentView) -> String {
         (Some(ConsentState::Failed), false) => {
             "the call failed, or was not sent: an auditor, operator or admin sees why; the same call asks again".to_owned()
         }
+        (Some(ConsentState::Cancelled), _)
+            if view.row.ended_at.is_some_and(|at| at + FENCE <= visit.now()) =>
+        {
+            "its turn was ended; the same call asks again".to_owned()
+        }
+        (Some(ConsentState::Denied), _) if view.row.expires_at <= visit.now() => {
+            format!("the same call was refused until {}, and asks again", exact(view.row.expires_at))
+        }
+        (Some(ConsentState::Granted), _) => format!(
+            "{}; until then a rule that denies the call, or revoking the key that asks, still stops it",
+            view.meaning(exact)
+        ),
         (Some(ConsentState::Denied), _) => format!(
             "{}; a tool that is denied {COOLDOWN_DENIALS} times within {minutes} minutes is refused to its key for {minutes} minutes",
             view.meaning(exact),
@@ -284,7 +331,7 @@ pub(super) fn too_late(visit: &PageVisit, view: &ConsentView) -> String {
         (Some(decided), Some(at)) => format!("Somebody was faster: {decided}, at {}.", exact(at)),
         _ => "This request does not wait any more.".to_owned(),
     };
-    let told = short(&view.told_shortly(visit.language()), TOLD_CHARS_MAX);
+    let told = short_told(&view.told_shortly(visit.language()), TOLD_CHARS_MAX);
     let about = format!("{told} ({}:{}), asked by {}", view.row.server, view.row.tool, view.row.owner);
     format!("{about}. {was} Your decision changed nothing: {}.", view.meaning(exact))
 }
@@ -301,14 +348,20 @@ pub(super) fn decided(view: &ConsentView) -> Option<String> {
         Some(decision)
             if view.row.state == ConsentState::Cancelled && decision != ConsentDecision::CancelTurn =>
         {
-            let rest = if decision.remembers().is_some() { ", and what is remembered stays" } else { "" };
-            format!("{}: {by}. This call's permission ended with its turn{rest}", did(decision, view.risk).0)
+            let rest = if decision.remembers().is_some() { "; what is remembered stays" } else { "" };
+            format!("{}: {by} (ended with its turn before it ran{rest})", did(decision, view.risk).0)
         }
         Some(decision) => format!("{}: {by}", did(decision, view.risk).0),
         // ended along with the one that was decided
         None if view.row.state == ConsentState::Cancelled => format!("Ended with its turn: {by}"),
         None => by,
     })
+}
+
+/// Returns how a request ended that nobody decided, for a list; `None` where its state says it.
+pub(super) fn ended_otherwise(view: &ConsentView) -> Option<&'static str> {
+    let lapse = view.row.lapse_reason.as_ref().and_then(Stored::known);
+    (lapse == Some(LapseReason::AllowedByGrant)).then_some("A remembered decision let the call run")
 }
 
 /// Returns a decision about a call of this risk in words, with the class by which it stands out.
@@ -344,7 +397,12 @@ pub(in crate::faces::console) fn verdict(view: &ConsentView) -> Option<String> {
         None => ![ConsentState::Denied, ConsentState::Cancelled].iter().any(|state| view.row.state == *state),
     };
     let did = if is_allowed { "Allowed" } else { "Denied" };
-    Some(format!("{did} by {}", decided_by(view)?))
+    let decision = view.row.decision.as_ref().and_then(|decision| decision.known());
+    let remembered = match decision.and_then(ConsentDecision::remembers) {
+        Some(_) => ", for this tool: the decision was remembered",
+        None => "",
+    };
+    Some(format!("{did} by {}{remembered}", decided_by(view)?))
 }
 
 /// Returns the consequence of a decision that reaches beyond the one call; `None` for others.
@@ -353,8 +411,8 @@ fn reach(decision: ConsentDecision, view: &ConsentView, in_turn: i64) -> Option<
     match decision {
         ConsentDecision::AllowOnce | ConsentDecision::RejectOnce => None,
         ConsentDecision::AllowAlways => Some(format!(
-            "Later calls of this tool by this key as {operation}, up to risk {}, run without asking, whatever their arguments. It can be \
-             revoked here.",
+            "Later calls of this tool by this key as {operation}, and those that wait now, run without asking up to risk {}, whatever their \
+             arguments. It can be revoked here.",
             risk.as_str()
         )),
         ConsentDecision::RejectAlways => Some(format!(
@@ -386,7 +444,11 @@ fn button(decision: &ConsentDecision, view: &ConsentView, in_turn: i64) -> Decis
     DecisionButton {
         word: decision.as_str(),
         label,
-        is_plain: *decision != ConsentDecision::AllowOnce || view.row.was_cut,
+        // nothing invites to allow a call before all of it was read
+        is_plain: *decision != ConsentDecision::AllowOnce
+            || view.row.was_cut
+            || is_long(view)
+            || view.risk == RiskLevel::Critical,
         says: reach(*decision, view, in_turn),
     }
 }

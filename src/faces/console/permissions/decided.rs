@@ -4,18 +4,20 @@ use chrono::{DateTime, TimeDelta, Utc};
 use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
-use super::card::{TOLD_CHARS_MAX, did, hindrance, meaning};
+use super::card::{did, hindrance, meaning};
 use super::grants;
 use super::line::arguments;
 use crate::domain::consent::{COOLDOWN_DENIALS, ConsentDecision, ConsentState, GrantEffect};
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
-use crate::faces::console::text::short;
+use crate::faces::console::text::short_told;
 use crate::gateway::ConsentView;
 
 /// Time after the decision for which its notice is shown.
 pub(super) const SHOWN_FOR: TimeDelta = TimeDelta::minutes(2);
+/// Longest action in the notice, in characters: on a phone what is decided next has to stay in sight.
+const NOTICE_CHARS_MAX: usize = 50;
 /// Most remembered decisions that are looked at.
 const GRANTS_MAX: i64 = 100;
 
@@ -37,6 +39,8 @@ pub(super) struct DecidedNotice {
     pub(super) key_name: Option<String>,
     /// Consequence for the call.
     pub(super) meaning: String,
+    /// Link to the remembered decision on the page; `None` without one.
+    pub(super) grant: Option<String>,
     /// Link to the request.
     pub(super) href: String,
     /// Time of the decision.
@@ -69,20 +73,22 @@ impl DecidedNotice {
         }
         let decision = row.decision.as_ref()?.known()?;
         let (did, tone) = did(decision, view.risk);
+        let (meaning, grant) = match decision.remembers() {
+            Some(effect) => remembered(visit, &view, effect).await,
+            None if decision == ConsentDecision::CancelTurn => (ended(visit, &view).await, None),
+            None => (once(visit, &view).await, None),
+        };
         let names = consent.names_of_keys(visit.caller(), vec![row.principal]).await.unwrap_or_default();
         Some(DecidedNotice {
             did,
             tone,
-            told: short(&view.told_shortly(visit.language()), TOLD_CHARS_MAX),
+            told: short_told(&view.told_shortly(visit.language()), NOTICE_CHARS_MAX),
             arguments: arguments(&view),
             tool: format!("{}:{}", row.server, row.tool),
             owner: row.owner.clone(),
             key_name: names.get(&row.principal).cloned(),
-            meaning: match decision.remembers() {
-                Some(effect) => remembered(visit, &view, effect).await,
-                None if decision == ConsentDecision::CancelTurn => ended(visit, &view).await,
-                None => once(visit, &view).await,
-            },
+            meaning,
+            grant,
             href: super::href_of(id),
             at: Moment::new(at, visit.now()),
             left_s: left.num_seconds().max(1),
@@ -90,22 +96,37 @@ impl DecidedNotice {
     }
 }
 
-/// Returns the consequence of a decision about the call alone: of a refusal, beside a remembered decision that allows its tool.
+/// Returns the consequence of a decision about the call alone, beside a remembered decision that allows its tool.
 async fn once(visit: &PageVisit, view: &ConsentView) -> String {
-    if view.row.state != ConsentState::Denied {
-        let hindrance = hindrance(visit, view).map(|why| why.trim_end_matches('.').to_owned());
-        return hindrance.unwrap_or_else(|| meaning(visit, view));
+    if view.row.state != ConsentState::Denied
+        && let Some(why) = hindrance(visit, view)
+    {
+        return why.trim_end_matches('.').to_owned();
     }
-    if let Some(until) = visit.gateway().consent.cooldown(visit.caller(), view).await.ok().flatten() {
+    if view.row.state == ConsentState::Denied
+        && let Some(until) = visit.gateway().consent.cooldown(visit.caller(), view).await.ok().flatten()
+    {
         return cooldown(visit, until);
     }
     let grants = grants::load(visit, Some(view)).await.map(|(grants, _)| grants).unwrap_or_default();
     let allows = grants.iter().map(|grant| grants::line(visit, grant, None)).find(|grant| grant.allows(view));
     // short: what is to be decided next is below
-    allows.map_or_else(
-        || view.meaning(|at| Moment::new(at, visit.now()).exact()),
-        |grant| super::beside_grant(visit, view, &grant),
-    )
+    match allows {
+        Some(_) if view.row.state != ConsentState::Denied => {
+            "a remembered decision allows this tool already, so the same call runs whenever the agent repeats it, as long as that decision \
+             holds"
+                .to_owned()
+        }
+        Some(grant) => super::beside_grant(visit, view, &grant),
+        None if view.row.state == ConsentState::Denied => {
+            let until = Moment::new(view.row.expires_at, visit.now()).exact();
+            format!("the same call is refused until {until}")
+        }
+        None if view.row.state == ConsentState::Granted => {
+            view.meaning(|at| Moment::new(at, visit.now()).exact())
+        }
+        None => meaning(visit, view),
+    }
 }
 
 /// Returns the consequence of so many denials that the tool is refused without asking.
@@ -128,12 +149,12 @@ async fn ended(visit: &PageVisit, view: &ConsentView) -> String {
     }
 }
 
-/// Returns the consequence of a remembered decision, with its end.
-async fn remembered(visit: &PageVisit, view: &ConsentView, effect: GrantEffect) -> String {
+/// Returns the consequence of a remembered decision, with its end, and the link to it.
+async fn remembered(visit: &PageVisit, view: &ConsentView, effect: GrantEffect) -> (String, Option<String>) {
     let fetched = visit.gateway().consent.list_grants(visit.caller(), Uuid::max(), GRANTS_MAX).await;
-    let Ok(grants) = fetched else { return "until when cannot be read now".to_owned() };
+    let Ok(grants) = fetched else { return ("until when cannot be read now".to_owned(), None) };
     let Some(grant) = grants.iter().find(|grant| grant.request_id == view.row.id) else {
-        return "it is not remembered any more".to_owned();
+        return ("it is not remembered any more".to_owned(), None);
     };
     let until = Moment::new(grant.expires_at, visit.now()).exact();
     let calls = match effect {
@@ -142,8 +163,7 @@ async fn remembered(visit: &PageVisit, view: &ConsentView, effect: GrantEffect) 
         }
         GrantEffect::Reject => "are refused without asking".to_owned(),
     };
-    format!(
-        "until {until} calls of this tool by this key as {} {calls}. You can revoke it below, under Remembered decisions",
-        view.row.operation_type.as_str()
-    )
+    let operation = view.row.operation_type.as_str();
+    let says = format!("until {until} calls of this tool by this key as {operation} {calls}");
+    (says, Some(format!("#grant-{}", grant.id)))
 }

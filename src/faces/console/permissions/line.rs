@@ -1,11 +1,11 @@
 //! Permission request in a list of those that wait no more.
 
-use super::card::{TOLD_CHARS_MAX, decided, state_of};
+use super::card::{TOLD_CHARS_MAX, decided, ended_otherwise, state_of};
 use crate::domain::consent::ConsentState;
 use crate::domain::reason::ActionKey;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::page_visit::PageVisit;
-use crate::faces::console::text::short;
+use crate::faces::console::text::{short, short_told};
 use crate::gateway::ConsentView;
 
 /// Permission request in one line.
@@ -44,7 +44,7 @@ impl RequestLine {
         let (row, language) = (&view.row, visit.language());
         RequestLine {
             href: super::href_of(row.id),
-            told: short(&view.told_shortly(language), TOLD_CHARS_MAX),
+            told: short_told(&view.told_shortly(language), TOLD_CHARS_MAX),
             arguments: arguments(view),
             language: language.as_str(),
             tool: format!("{}:{}", row.server, row.tool),
@@ -53,7 +53,7 @@ impl RequestLine {
             key_name: key_name.cloned(),
             state: state_of(view),
             tone: tone(row.state.known()),
-            decided_by: decided(view),
+            decided_by: decided(view).or_else(|| ended_otherwise(view).map(str::to_owned)),
             decided: row.decided_at.map(|at| Moment::new(at, visit.now())),
             created: Moment::new(row.created_at, visit.now()),
         }

@@ -144,11 +144,17 @@ pub(in crate::faces::console) async fn on_tool(
 ) -> Response {
     match act_on_tool(&visit, (&name, &tool), &verb).await {
         Ok(notice) => {
-            let to = match visit.field("from") {
-                "list" => href_of_page(&name, visit.field("state") == WAITING, visit.field("cursor")),
-                _ => href_of_tool(&name, &tool),
+            let (to, row) = match visit.field("from") {
+                "list" => {
+                    let page = href_of_page(&name, visit.field("state") == WAITING, visit.field("cursor"));
+                    // where the button was
+                    let row = visit.field("row").parse::<u8>();
+                    (page, row.map(|row| format!("#t-{row}")).unwrap_or_default())
+                }
+                _ => (href_of_tool(&name, &tool), String::new()),
             };
-            visit.answer_act(Section::Servers, &with_notice(&visit, &to, &notice), Ok(()))
+            let to = format!("{}{row}", with_notice(&visit, &to, &notice));
+            visit.answer_act(Section::Servers, &to, Ok(()))
         }
         Err(error) => {
             let error = overrides::in_words_of_form(error);

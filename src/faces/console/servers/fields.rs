@@ -99,6 +99,7 @@ impl FormNotice {
     pub(in crate::faces::console) fn of(visit: &PageVisit, error: &GatewayError) -> FormNotice {
         let field = match error {
             GatewayError::Invalid { field, .. } => field.clone(),
+            GatewayError::Conflict(_) if visit.path().ends_with("/servers/create") => Some("name".to_owned()),
             _ => None,
         };
         let (says, next_step) = match error {

@@ -1,7 +1,9 @@
 //! Notices of acts on servers and tools, for the pages that the acts lead to.
 
+use super::facts;
 use super::release::{approves_all, waiting_at};
 use super::verbs::{OfferVerb, ServerVerb, ToolVerb};
+use crate::domain::annotations::Unannotated;
 use crate::domain::server::ConnectionState;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::short;
@@ -41,7 +43,11 @@ pub(super) fn of_server(
 
 /// Returns the notice of the addition of a server.
 pub(super) fn of_addition(server: &ServerView) -> String {
-    let held = if server.quarantined { " It waits in quarantine." } else { "" };
+    let held = match server.quarantined {
+        true => " It waits in quarantine.",
+        false if server.connection == ConnectionState::Connected => " All that it offers now is approved.",
+        false => "",
+    };
     format!("{} is added.{held}{}", server.name, trouble(server))
 }
 
@@ -52,7 +58,10 @@ pub(super) fn of_tool(verb: ToolVerb, after: &ToolView) -> String {
         ToolVerb::Approve => format!("The definition of {name} is approved."),
         ToolVerb::Block => format!("{name} is blocked."),
         ToolVerb::Unblock => format!("The block of {name} is lifted. Its state is {}.", after.state.as_str()),
-        ToolVerb::Override => format!("The override of {name} is set."),
+        ToolVerb::Override => {
+            let tier = facts(after, Unannotated::Trust).0;
+            format!("The override of {name} is set. Its tier is {} now.", tier.as_str())
+        }
         ToolVerb::ClearOverride => format!("The override of {name} is removed."),
     }
 }

@@ -58,6 +58,8 @@ struct ToolLine {
     tone: &'static str,
     /// Change of the hints for the worse, in words; `None` without one.
     drift: Option<&'static str>,
+    /// True if an override says something about the tool that counts.
+    is_overridden: bool,
     /// True if a person has to look at the definition.
     is_waiting: bool,
     /// Button that blocks the tool, or lifts its block; `None` without the right.
@@ -113,6 +115,8 @@ struct ServerPage {
     era: Option<String>,
     last_ok: Option<Moment>,
     created: Moment,
+    /// Owner of the key of who added the server, or moved it last; `None` if that is not known.
+    adder: Option<String>,
     auto_approve: bool,
     error: Option<LongText>,
     /// Next step after the error; empty without an error, and for a visitor who changes no server.
@@ -282,6 +286,9 @@ fn described(
         era: server.era.as_ref().map(|era| era_shown(era.known(), era.as_str())),
         last_ok: server.last_ok_at.map(|at| Moment::new(at, visit.now())),
         created: Moment::new(server.created_at, visit.now()),
+        adder: server
+            .adder()
+            .and_then(|_| server.adder_owner.as_deref().map(|owner| short(owner, HOLDER_CHARS_MAX))),
         auto_approve: server.auto_approve,
         is_quarantined: server.quarantined,
         release_approves: release::approves_all(server),
@@ -371,6 +378,10 @@ fn line(visit: &PageVisit, (server, may_approve): (&str, bool), tool: &ToolView)
         state: tool.state.as_str(),
         tone: tone(tool.state),
         drift: tool.drift.map(|(drift, _)| drift.sentence()),
+        is_overridden: tool
+            .overridden
+            .as_ref()
+            .is_some_and(|overridden| overridden.said.over(&tool.definition, &tool.pin).is_some()),
         is_waiting: matches!(tool.state, PinState::Pending | PinState::Changed),
         act: act.map(|(verb, label)| ActButton { action: path_of(server, verb), label }),
     }

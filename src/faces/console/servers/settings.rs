@@ -32,6 +32,8 @@ struct LimitField {
     is_faulty: bool,
     /// Value of the deployment, which an empty field leaves, and a larger one does not widen.
     default: String,
+    /// True if the value that is set is larger than that, and does not count.
+    is_idle: bool,
 }
 
 /// Content of the form beside the limits; empty unless it is shown again.
@@ -129,13 +131,15 @@ pub(super) async fn show(
         let (own, value) = (word(&values.now, &field), values.field(&field));
         let is_shown = fault.is_some() && !values.is_late;
         let is_faulty = is_shown && !value.is_empty() && fields::limit(&value, max).is_none();
+        let default = visit.gateway().servers.default_limit(name);
         LimitField {
             name,
+            is_idle: own.parse::<u64>().is_ok_and(|own| own > default),
             now: (value != own).then(|| sized(name, own)),
             value,
             about: about(name, max),
             is_faulty,
-            default: sized(name, visit.gateway().servers.default_limit(name).to_string()),
+            default: sized(name, default.to_string()),
         }
     };
     let mut commands = if server.command.is_some() { commands(visit) } else { Vec::new() };

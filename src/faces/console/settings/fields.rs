@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::SettingsOf;
-use crate::domain::settings;
+use crate::domain::settings::{self, Settings};
 
 /// Value to choose.
 pub(super) struct SettingOption {
@@ -39,6 +39,8 @@ pub(super) struct SettingField {
     pub(super) is_changed: bool,
     /// Reason why the value in the form was not accepted; `None` for a fine one.
     pub(super) fault: Option<String>,
+    /// Remark that the value of its own does not count; `None` if it does, or there is none.
+    pub(super) idle: Option<String>,
     /// Warning about the value in force; `None` without one.
     pub(super) warning: Option<String>,
 }
@@ -54,13 +56,15 @@ impl SettingField {
     pub(super) fn of(
         whose: SettingsOf,
         name: &'static str,
-        read: &Map<String, Value>,
+        (read, own): (&Map<String, Value>, &Map<String, Value>),
         typed: &TypedSettings,
     ) -> Option<Self> {
         let member = read.get(name)?;
         let value = member.get("value")?;
         let origin = member.get("origin")?.as_str()?.to_owned();
-        let own = value_of_form(if origin == whose.origin() { value } else { &Value::Null });
+        let is_inherited = !own.contains_key(name);
+        let is_idle = !is_inherited && origin != whose.origin();
+        let own = value_of_form(own.get(name).unwrap_or(&Value::Null));
         let given = typed.get(name).cloned();
         let is_changed = given.as_ref().is_some_and(|given| *given != own);
         let given = given.unwrap_or(own);
@@ -80,9 +84,10 @@ impl SettingField {
                 Value::Null => "none".to_owned(),
                 other => value_of_form(other),
             },
-            is_inherited: origin != whose.origin(),
+            is_inherited,
+            idle: is_idle.then(|| format!("Does not count, since that of the {origin} is narrower.")),
             origin,
-            about: settings::about(name).unwrap_or_default(),
+            about: settings::about_at(name, whose.scope()).unwrap_or_default(),
             accepts: accepts(name),
             options: options.unwrap_or_default().into_iter().map(option).collect(),
             given,
@@ -119,11 +124,11 @@ fn value_of_form(value: &Value) -> String {
     }
 }
 
-/// Returns the values that are set for the tenant, or the key, itself.
-pub(super) fn own_values(whose: SettingsOf, read: &Map<String, Value>) -> Map<String, Value> {
-    let is_own = |member: &Value| member.get("origin").and_then(Value::as_str) == Some(whose.origin());
-    let own = read.iter().filter(|(_, member)| is_own(member));
-    own.filter_map(|(name, member)| Some((name.clone(), member.get("value")?.clone()))).collect()
+/// Returns the values that are set for the tenant, or the key, itself, as the API has them.
+pub(super) fn own_values(whose: SettingsOf, own: &Settings) -> Map<String, Value> {
+    let all = serde_json::to_value(own).unwrap_or_default();
+    let of = |name: &'static str| Some((name.to_owned(), all.get(name)?.clone()));
+    settings::names(whose.scope()).filter_map(of).filter(|(_, value)| !value.is_null()).collect()
 }
 
 fn wrong(name: &str) -> String {
@@ -226,12 +231,20 @@ mod tests {
             "max_operation": {"value": "read", "origin": "tenant"},
             "in_band_answers": {"value": true, "origin": "deployment"},
             "rate_limit": {"value": null, "origin": "deployment"}}));
-        assert_eq!(Value::Object(own_values(SettingsOf::Tenant, &read)), json!({"max_operation": "read"}));
+        let own = own_values(
+            SettingsOf::Tenant,
+            &serde_json::from_value(json!({"max_operation": "read"})).unwrap(),
+        );
+        assert_eq!(Value::Object(own.clone()), json!({"max_operation": "read"}));
         let late = object(json!({"max_operation": "write"}));
         let field = |name, patch: &Map<String, Value>| {
-            let field =
-                SettingField::of(SettingsOf::Tenant, name, &read, &typed_of(SettingsOf::Tenant, patch))
-                    .unwrap();
+            let field = SettingField::of(
+                SettingsOf::Tenant,
+                name,
+                (&read, &own),
+                &typed_of(SettingsOf::Tenant, patch),
+            )
+            .unwrap();
             let chosen =
                 field.options.iter().find(|option| option.is_chosen).map(|option| option.word.clone());
             (field.value, field.origin, field.given, chosen, field.is_changed)
@@ -245,13 +258,18 @@ mod tests {
         assert_eq!(field("in_band_answers", &none), of("true", "deployment", "", None, false));
         assert_eq!(field("rate_limit", &none), of("none", "deployment", "", None, false));
         assert!(
-            SettingField::of(SettingsOf::Tenant, "locale", &read, &typed_of(SettingsOf::Tenant, &none))
-                .is_none()
+            SettingField::of(
+                SettingsOf::Tenant,
+                "locale",
+                (&read, &own),
+                &typed_of(SettingsOf::Tenant, &none)
+            )
+            .is_none()
         );
         let flag = SettingField::of(
             SettingsOf::Tenant,
             "in_band_answers",
-            &read,
+            (&read, &own),
             &typed_of(SettingsOf::Tenant, &none),
         )
         .unwrap();
