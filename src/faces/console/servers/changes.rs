@@ -1,4 +1,4 @@
-//! What changed of a definition since it was approved.
+//! Changes of a definition since it was approved.
 
 use crate::domain::diff::Diff;
 use crate::faces::console::text::{LongText, indented};
