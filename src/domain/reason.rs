@@ -146,25 +146,36 @@ pub fn quotation(text: &str) -> Option<String> {
     (!words.is_empty()).then_some(words)
 }
 
-/// Returns the beginning of a text as one masked line; a longer text ends with its length. Line breaks, characters that nobody sees, and letters
-/// that pass for Latin ones are marks: whoever decides must see what the call has. Blanks in a row are one, so that none push the rest out of sight.
+/// Returns the beginning of a text as one masked line, as [`value_line`] does.
 fn one_line(text: &str, bytes_max: usize) -> String {
-    let is_marked = |c: char| is_unseen(c) || c.is_control();
-    let Preview { text: line, truncated } = redact::preview_marked(&with_breaks(text), is_marked, bytes_max);
-    let mut line = with_marked_lookalikes(&line.replace(MARKED_BREAK, "⏎ "));
-    if truncated {
-        line.push_str(&format!("… ({} B)", text.len()));
-    }
-    line
+    value_line(text, bytes_max).text
 }
 
-/// Returns the text with one blank, and behind it a line feed where there was a line break, for blanks in a row: masks look at the blank, and the
-/// line feed becomes a mark.
+/// Returns the beginning of a value as one masked line; a longer one, and one of which codes for terminals were taken out, ends with its length and
+/// counts as cut. Line breaks, characters that nobody sees, and letters that pass for Latin ones are marks: whoever decides must see what the call
+/// has. Blanks in a row are one, so that none push the rest out of sight.
+fn value_line(text: &str, bytes_max: usize) -> Preview {
+    let is_marked = |c: char| is_unseen(c) || c.is_control();
+    let line = with_breaks(text);
+    let Preview { text: shown, truncated } = redact::preview_marked(&line, is_marked, bytes_max);
+    let mut shown = with_marked_lookalikes(&shown.replace(MARKED_BREAK, "⏎ "));
+    // after the masks, which tell values apart by their blanks
+    shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    let is_cut = truncated || shown.len() > bytes_max || line.contains(['\u{1b}', '\u{9b}']);
+    if is_cut {
+        shown.truncate(shown.floor_char_boundary(bytes_max));
+        shown.push_str(&format!("… ({} B)", text.len()));
+    }
+    Preview { text: shown, truncated: is_cut }
+}
+
+/// Returns the text with one blank, and behind it a line feed where there was a line break, for blanks, tabs and line breaks in a row: masks look at
+/// the blank, and the line feed becomes a mark.
 fn with_breaks(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     let mut blank: Option<bool> = None;
     for c in log_line::without_sequences(text).chars() {
-        if c.is_whitespace() && !is_unseen(c) || is_break(c) {
+        if matches!(c, ' ' | '\t') || is_break(c) {
             blank = Some(blank.unwrap_or(false) || is_break(c));
             continue;
         }

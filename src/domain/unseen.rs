@@ -11,7 +11,19 @@ pub fn is_deceptive(c: char) -> bool {
 /// Returns whether a character has no visible form.
 pub fn is_unseen(c: char) -> bool {
     is_deceptive(c)
-        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180b}'..='\u{180f}')
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{17b4}'
+                | '\u{17b5}'
+                | '\u{2800}'
+                | '\u{1d159}'
+                | '\u{115f}'
+                | '\u{1160}'
+                | '\u{180b}'..='\u{180f}'
+        )
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}')
         || matches!(c, '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}')
 }

@@ -128,7 +128,7 @@ impl ConsentState {
             ConsentState::Granted => format!("the same call runs once, if the agent repeats it by {until}"),
             ConsentState::Denied => format!("the same call is refused until {until}, and asks again after that"),
             ConsentState::TimedOut => {
-                format!("nobody answered by {until}; the call was not made, and the same call asks again")
+                format!("nobody answered by {until}, and the call was not made{ASKS_AGAIN}")
             }
             ConsentState::Cancelled => {
                 format!("its turn was ended: calls of it that ask are refused until {fenced_until}, and ask again after that")

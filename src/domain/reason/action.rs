@@ -14,8 +14,6 @@ const OBJECT_WORDS_MAX: usize = 4;
 const PATHS: [&str; 5] = ["path", "file_path", "filepath", "file", "filename"];
 const COMMANDS: [&str; 4] = ["command", "cmd", "script", "commands"];
 const STATEMENTS: [&str; 3] = ["sql", "query", "statement"];
-/// Verbs that take an object to another place or name.
-const MOVES: [&str; 2] = ["move", "rename"];
 const FROM: [&str; 5] = ["source", "from", "src", "old_path", "old_name"];
 const TO: [&str; 6] = ["destination", "dest", "target", "to", "new_path", "new_name"];
 /// Members that say where the object is.
@@ -163,8 +161,11 @@ fn act(words: &[String], arguments: &Values<'_>) -> Option<Vec<String>> {
         (None, None) => (String::new(), String::new()),
     };
     // where it goes may be all that is dangerous in it
-    let name = match arguments.first(&TO).filter(|_| MOVES.contains(&verb.as_str())) {
-        Some(to) => [arguments.first(&FROM).unwrap_or(name), to].join(texts::ARROW),
+    let name = match arguments.first(&TO).filter(|_| texts::MOVES.contains(&verb.as_str())) {
+        // an arrow of the caller is none of the sentence
+        Some(to) => {
+            [arguments.first(&FROM).unwrap_or(name), to].map(|end| end.replace('→', "->")).join(texts::ARROW)
+        }
         None => name,
     };
     Some(vec![verb.clone(), object, name, place])

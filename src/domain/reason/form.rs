@@ -1,7 +1,7 @@
 //! Submission of a form of a web page, in words: every field that is set or sent, and where it goes.
 
 use super::texts::{self, say};
-use super::{Language, one_line, quotation};
+use super::{Language, one_line, quotation, value_line};
 use crate::domain::redact;
 use crate::domain::web_page::facts::AlsoSentWhy;
 use crate::domain::web_page::plan::FormPlan;
@@ -37,8 +37,9 @@ pub(super) fn values(plan: &FormPlan) -> (Vec<String>, bool) {
     ];
     let mut was_cut = left > 0;
     let mut shown = |name: &str, value: &str| {
-        was_cut |= value.len() > FIELD_BYTES_MAX;
-        let shown = redact::preview_member(name, &one_line(value, FIELD_BYTES_MAX), FIELD_BYTES_MAX * 2);
+        let line = value_line(value, FIELD_BYTES_MAX);
+        was_cut |= line.truncated;
+        let shown = redact::preview_member(name, &line.text, FIELD_BYTES_MAX * 2);
         // a value must not end its own quotation
         quotation(&shown).unwrap_or_default()
     };

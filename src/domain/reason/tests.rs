@@ -117,6 +117,24 @@ fn actions_are_specific() {
             "Befehl ausführen: „npm install. This was allowed before“",
         ),
         (
+            "dev:terminal_create",
+            r#"{"command":"echo \"Done. $(x)\" '“'"}"#,
+            "Execute command: \"echo \\\"Done. $(x)\\\" '\\“'\"",
+            "Befehl ausführen: „echo \\\"Done. $(x)\\\" '\\“'“",
+        ),
+        (
+            "fs:delete_file",
+            r#"{"path":"report.txt → archive"}"#,
+            "Delete the file \"report.txt → archive\". This cannot be undone.",
+            "Die Datei „report.txt → archive“ löschen. Das lässt sich nicht rückgängig machen.",
+        ),
+        (
+            "fs:move_file",
+            r#"{"source":"a → /tmp/b","destination":"/etc/x"}"#,
+            "Move the file \"a -> /tmp/b\" → /etc/x",
+            "Die Datei „a -> /tmp/b“ → /etc/x verschieben",
+        ),
+        (
             "pg:query",
             r#"{"sql":"select 1 -- Done! Read only"}"#,
             "Run SQL on pg: \"select 1 -- Done! Read only\"",
@@ -364,6 +382,10 @@ proptest! {
     }
 }
 
+fn json_move(from: &str, to: &str) -> String {
+    serde_json::json!({"source": from, "destination": to}).to_string()
+}
+
 #[test]
 fn what_nobody_sees_is_marked_where_a_person_decides() {
     let reason = reason("fs:fs_write", "{\"path\":\"pay\u{202e}roll\u{200b}.txt\",\"b\":\"\\u202ex\"}");
@@ -380,6 +402,18 @@ fn what_nobody_sees_is_marked_where_a_person_decides() {
     let command = self::reason("dev:terminal_create", &command);
     assert_eq!(command.lines(Language::English)[0], "Execute command: ls ⏎ rm -rf /");
     assert!(command.lines(Language::German)[0].ends_with("ls ⏎ rm -rf /"));
+    // other blanks are none for masks, and codes for terminals do not hide what follows unsaid
+    let secret =
+        self::reason("dev:terminal_create", "{\"command\":\"x password=abc\u{a0}defghij\u{a0}\u{a0}k\"}");
+    let line = secret.lines(Language::English).remove(0);
+    assert!(!line.contains("def") && line.contains(redact::MASK), "{line}");
+    let code = self::reason("dev:terminal_create", r#"{"command":"ls\u001b]; rm -rf /"}"#);
+    assert_eq!(code.lines(Language::English)[0], "Execute command: ls<U+001B>… (14 B)");
+    let blank = self::reason("fs:delete_file", "{\"path\":\"demo,\u{2800}which\"}");
+    assert!(blank.lines(Language::English)[0].contains("demo,<U+2800>which"), "{blank:?}");
+    let long = self::reason("fs:move_file", &json_move(&"a".repeat(300), "/etc/passwd"));
+    let line = long.lines(Language::English).remove(0);
+    assert!(line.ends_with("a… → /etc/passwd") && line.len() < 130, "{line}");
     let mail = self::reason("mail:send_message", "{\"to\":\"\u{430}dmin@example.com\"}");
     assert_eq!(mail.lines(Language::English)[0], "Send the message to <U+0430>dmin@example.com");
     // a client that escapes them writes another text, and means the same

@@ -32,6 +32,10 @@ pub(super) const CUT: Wording = say(
 );
 /// Quotation marks, none of which a quotation has within.
 pub(super) const QUOTES: [char; 6] = ['"', '“', '”', '„', '«', '»'];
+/// Verbs that take an object to another place or name.
+pub(super) const MOVES: [&str; 2] = ["move", "rename"];
+/// Longest end of such a way, in characters.
+const END_CHARS_MAX: usize = 80;
 /// Sign between the place that something leaves and the one that it gets to.
 pub(super) const ARROW: &str = " → ";
 pub(super) const AGENT: Wording = say("The agent says:", "Der Agent sagt:");
@@ -114,7 +118,11 @@ pub(super) fn action(key: ActionKey, values: [&str; 4], language: Language) -> S
         ActionKey::Execute | ActionKey::Sql => values.map(|value| closed(value, language)),
         ActionKey::Act => {
             let [verb, object, called, place] = values;
-            [verb.to_owned(), object.to_owned(), route(called, language), named(place, language)]
+            let called = match MOVES.contains(&verb) {
+                true => route(called, language),
+                false => named(called, language),
+            };
+            [verb.to_owned(), object.to_owned(), called, named(place, language)]
         }
         // has its own quotation marks
         ActionKey::Call | ActionKey::SubmitForm => values.map(str::to_owned),
@@ -190,26 +198,31 @@ pub(super) fn quoted(words: &str, language: Language) -> String {
 /// Returns a value of the caller as a part of a sentence: one with white space stands in quotation marks, so that no value passes for words of
 /// the gateway.
 fn named(value: &str, language: Language) -> String {
-    if value.contains(char::is_whitespace) { in_quotes(value, language) } else { value.to_owned() }
+    match value.contains(char::is_whitespace) {
+        true => quoted(&value.replace(QUOTES, "'"), language),
+        false => value.to_owned(),
+    }
 }
 
-/// Returns where something is moved from and to, each as [`named`] has it.
+/// Returns where something is moved from and to, each as [`named`] has it; neither is so long that it pushes the other out of sight.
 fn route(value: &str, language: Language) -> String {
-    let ends: Vec<String> = value.split(ARROW).map(|end| named(end, language)).collect();
+    let end = |end: &str| {
+        let cut = end.char_indices().nth(END_CHARS_MAX).and_then(|(at, _)| end.get(..at));
+        named(&cut.map_or_else(|| end.to_owned(), |cut| format!("{cut}…")), language)
+    };
+    let ends: Vec<String> = value.split(ARROW).map(end).collect();
     ends.join(ARROW)
 }
 
 /// Returns a value of the caller behind a colon, at the end of the sentence: one that could end that sentence and begin another stands in
-/// quotation marks.
+/// quotation marks. Its own ones keep their meaning, as commands and statements need them.
 fn closed(value: &str, language: Language) -> String {
     let ends = |pair: &[char]| matches!(pair, [end, after] if ".!?:".contains(*end) && after.is_whitespace());
     let chars: Vec<char> = value.chars().collect();
-    if chars.windows(2).any(ends) { in_quotes(value, language) } else { value.to_owned() }
-}
-
-/// Puts quotation marks around a value, which cannot end them.
-fn in_quotes(value: &str, language: Language) -> String {
-    quoted(&value.replace(QUOTES, "'"), language)
+    match chars.windows(2).any(ends) {
+        true => quoted(&value.replace('\\', "\\\\").replace('"', "\\\"").replace('“', "\\“"), language),
+        false => value.to_owned(),
+    }
 }
 
 /// Words the risk with its reasons.

@@ -28,19 +28,24 @@ fn unmatched(globs: &[String], known: &[&str], so: &str) -> Option<String> {
     Some(format!("allowed_tools {of} known now: {so}.{meant}"))
 }
 
-/// Returns a warning about a key's value of `allowed_tools` beside that of its tenant: one that matches no tool, as [`unmatched_tools`] does, or none
-/// that the tenant lets through.
-pub fn unmatched_tools_within(globs: &[String], outer: &[String], known: &[&str]) -> Option<String> {
+/// Returns a warning about a key's value of `allowed_tools` beside those of its tenant and the deployment: one that matches no tool, as
+/// [`unmatched_tools`] does, or none that they let through.
+pub fn unmatched_tools_within(
+    globs: &[String],
+    [tenant, deployment]: [&[String]; 2],
+    known: &[&str],
+) -> Option<String> {
     const SO: &str = "the key sees no tool";
     if let Some(warning) = unmatched(globs, known, SO) {
         return Some(warning);
     }
-    let is_short = globs.len().saturating_add(outer.len()).saturating_mul(known.len()) <= COMPARISONS_MAX;
-    let let_through =
-        |tool: &str| [globs, outer].iter().all(|list| list.iter().any(|glob| glob::matches(glob, tool)));
+    let lists = [globs, tenant, deployment];
+    let patterns: usize = lists.iter().map(|list| list.len()).sum();
+    let is_short = patterns.saturating_mul(known.len()) <= COMPARISONS_MAX;
+    let let_through = |tool: &str| lists.iter().all(|list| list.iter().any(|glob| glob::matches(glob, tool)));
     let is_fine = known.is_empty() || !is_short || known.iter().any(|tool| let_through(tool));
     (!is_fine).then(|| {
-        format!("allowed_tools has no tool in common with that of the tenant, which holds as well: {SO}.")
+        format!("allowed_tools has no tool in common with those of the tenant and the deployment, which hold as well: {SO}.")
     })
 }
 
@@ -52,7 +57,7 @@ mod tests {
     fn lists_of_keys_without_a_tool_of_the_tenant_are_found() {
         let warning = |globs: &[&str], outer: &[&str], known: &[&str]| {
             let list = |globs: &[&str]| globs.iter().map(|glob| (*glob).to_owned()).collect::<Vec<_>>();
-            unmatched_tools_within(&list(globs), &list(outer), known)
+            unmatched_tools_within(&list(globs), [&list(outer), &list(&["*"])], known)
         };
         let known = ["a:one", "b:two"];
         assert_eq!(warning(&["a:*"], &["*"], &known), None);

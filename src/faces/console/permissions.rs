@@ -26,7 +26,9 @@ use super::filter_field::{self, FilterField};
 use super::moment::Moment;
 use super::nav::{Nav, Section};
 use super::page_visit::PageVisit;
-use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia, GrantEffect, without_asking_again};
+use crate::domain::consent::{
+    ConsentDecision, ConsentState, DecidedVia, FENCE, GrantEffect, without_asking_again,
+};
 use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
 use crate::faces::query::consent::filter;
@@ -169,6 +171,12 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     let allowed = one.and_then(|view| Some((view, grants.iter().find(|grant| grant.allows(view))?)));
     let is_inbox = state == Some(ConsentState::Pending);
     let are_cards = is_inbox || named.is_some();
+    // a fence refuses what a remembered decision lets through as well
+    let is_fenced = |view: &ConsentView| {
+        let ended = view.row.ended_at.filter(|_| view.row.state == ConsentState::Cancelled);
+        ended.is_some_and(|at| at + FENCE > visit.now())
+    };
+    let allowed = allowed.filter(|(view, _)| !is_fenced(view));
     let beside_grant = allowed.map(|(view, grant)| beside_grant(visit, view, grant));
     let offers_end = |view: &&ConsentView| {
         let is_open =
@@ -206,6 +214,10 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
             ended_by: ender.clone(),
             let_through: let_through.clone(),
             meaning: beside.or_else(|| refused.clone()).unwrap_or_else(|| match &beside_grant {
+                // beside it stands that a remembered decision lets the call run
+                Some(_) if view.row.state == ConsentState::Granted => {
+                    "a person allowed the call, and it has not run yet".to_owned()
+                }
                 Some(_) => without_asking_again(&card.meaning).to_owned(),
                 None => card.meaning,
             }),
@@ -260,7 +272,7 @@ fn is_remembered(view: &ConsentView) -> bool {
 /// they cannot be counted now.
 async fn let_through(visit: &PageVisit, view: &ConsentView) -> Option<String> {
     match visit.gateway().consent.count_let_through(visit.caller(), view).await.ok()? {
-        0 => Some("no other call ran because of it so far".to_owned()),
+        0 => Some("no other call ran because of it, by the log".to_owned()),
         1 => Some("1 other call ran because of it".to_owned()),
         LET_THROUGH_MAX => Some(format!("{LET_THROUGH_MAX} other calls, or more, ran because of it")),
         number => Some(format!("{number} other calls ran because of it")),
@@ -310,11 +322,12 @@ fn beside_grant(visit: &PageVisit, view: &ConsentView, grant: &GrantLine) -> Str
                 false => "an admin, or who gave it, may revoke it",
             }
         ),
-        Some(ConsentState::Denied) if row.decided_at.is_some_and(|at| grant.is_later_than(at)) => format!(
+        Some(ConsentState::Denied)
+            if row.decided_at.is_some_and(|at| grant.is_later_than(at)) && row.expires_at > visit.now() => format!(
             "the same call is refused until {}; after that a later decision, which allows this tool until {until}, lets it run",
             exact(row.expires_at)
         ),
-        Some(ConsentState::Denied) => format!(
+        Some(ConsentState::Denied) if row.decided_at.is_none_or(|at| !grant.is_later_than(at)) => format!(
             "the same call is refused until {}: a remembered decision allows this tool until {until}, so other calls run, and \
              this one stays refused as long as that decision holds",
             exact(row.expires_at.max(grant.ends_at()))

@@ -45,7 +45,9 @@ pub(super) fn short_told(told: &str, chars_max: usize) -> String {
     if text == told {
         return text;
     }
-    let count = |c: char| text.matches(c).count();
+    // a mark with a backslash is one of the quotation
+    let open = text.replace("\\\\", "").replace("\\\"", "").replace("\\“", "");
+    let count = |c: char| open.matches(c).count();
     if count('"') % 2 == 1 {
         text.push('"');
     } else if count('„') > count('“') {

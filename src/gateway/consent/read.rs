@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::Consent;
-use crate::domain::consent::{ConsentDecision, FENCE};
+use crate::domain::consent::{ConsentDecision, ConsentState, FENCE};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::policy::Assurance;
 use crate::domain::reason::{self, CallAction, Language};
@@ -207,14 +207,19 @@ impl Consent {
         found.map_err(|error| GatewayError::from_store(error, "permission request"))
     }
 
-    /// Returns how many calls a decision that was remembered with a request has let run, counted up to [`LET_THROUGH_MAX`].
+    /// Returns how many calls beside its own a decision that was remembered with a request has let run, as far as the log has them, counted up to
+    /// [`LET_THROUGH_MAX`].
     ///
     /// # Errors
     /// As [`Consent::list`].
     pub async fn count_let_through(&self, caller: &Caller, view: &ConsentView) -> Result<i64, GatewayError> {
         caller.authorise(Action::SeeConsent)?;
-        let count = self.store.count_let_through(caller.tenant()?.id, &view.row, LET_THROUGH_MAX).await;
-        count.map_err(|error| GatewayError::from_store(error, "permission request"))
+        let own =
+            [ConsentState::Consumed, ConsentState::Succeeded, ConsentState::Failed, ConsentState::Unknown];
+        let own = i64::from(own.iter().any(|state| view.row.state == *state));
+        let count = self.store.count_let_through(caller.tenant()?.id, &view.row, LET_THROUGH_MAX + own).await;
+        let count = count.map_err(|error| GatewayError::from_store(error, "permission request"))?;
+        Ok((count - own).max(0))
     }
 
     /// Returns until when denials refuse the tool of a request to its key, whatever the arguments; `None` where they do not.

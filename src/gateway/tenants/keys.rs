@@ -329,7 +329,9 @@ impl Tenants {
         let lint = || {
             let known: Vec<&str> = catalogue.tool_names().collect();
             match &outer {
-                Some(outer) => unmatched_tools_within(globs, outer, &known),
+                Some(outer) => {
+                    unmatched_tools_within(globs, [outer, &self.options.defaults.allowed_tools], &known)
+                }
                 None => unmatched_tools(globs, &known),
             }
         };

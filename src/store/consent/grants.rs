@@ -173,7 +173,8 @@ impl Store {
         Ok(rows)
     }
 
-    /// Counts the calls that a decision which was remembered with a request has let run, at most `most`.
+    /// Counts the calls that a decision which was remembered with a request has let run, the request's own included, as far as the log has them;
+    /// at most `most`.
     ///
     /// # Errors
     /// The database is out of reach or fails.
@@ -187,8 +188,8 @@ impl Store {
         let count = sqlx::query_scalar(
             "select count(*) from (
                  select from activity
-                 where tenant_id = $1 and consent_id = $2 and started_at >= $3 and decision = 'allowed'
-                   and type in ('tool_call', 'direct_call')
+                 where tenant_id = $1 and consent_id = $2 and started_at >= $3 and type in ('tool_call', 'direct_call')
+                   and decision in ('allowed', 'would_ask', 'would_deny') and status not in ('blocked', 'rejected')
                  limit $4) calls",
         )
         .bind(tenant.0)

@@ -232,7 +232,7 @@ pub enum ConsentOrder {
     Newest,
     /// The oldest first.
     Oldest,
-    /// The highest risk first, and of those the oldest. It has no further pages.
+    /// The highest risk first, and of those the oldest. `behind` does not count: there are no further pages.
     Riskiest,
     /// The one that was decided last first; those without a decision are left out.
     LastDecided,
@@ -290,7 +290,8 @@ impl Store {
         if let Some(behind) = filter.behind {
             match filter.order {
                 ConsentOrder::Newest => query.push(" and id < ").push_bind(behind),
-                ConsentOrder::Oldest | ConsentOrder::Riskiest => query.push(" and id > ").push_bind(behind),
+                ConsentOrder::Oldest => query.push(" and id > ").push_bind(behind),
+                ConsentOrder::Riskiest => &mut query,
                 ConsentOrder::LastDecided => query
                     .push(" and (decided_at, id) < (select decided_at, id from consent_requests where tenant_id = ")
                     .push_bind(tenant.0)

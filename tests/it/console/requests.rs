@@ -398,13 +398,14 @@ async fn the_page_of_a_remembered_decision_says_what_ran_because_of_it() {
     let link = format!("#grant-{}", grant["id"].as_str().unwrap());
     assert!(attributes(&notice, "href").contains(&link), "{link}: {notice}");
     assert!(notice.contains(&format!("<tr id=\"{}\">", link.trim_start_matches('#'))), "{notice}");
-    assert!(visitor.get(&path_of(&first)).await.text.contains("no other call ran because of it so far"));
-    // one that is allowed once as well runs by what is remembered
-    let third = asked(&agent, &json!({"n": 3, "force": true})).await;
-    visitor.post(&decision_of(&third), &[("decision", "reject_once")]).await.expect(303);
+    assert!(visitor.get(&path_of(&first)).await.text.contains("no other call ran because of it, by the log"));
     for n in [2, 4] {
         run(n).await.ok();
     }
+    // calls that do not run do not count
+    tenant.platform.patch("/api/v1/servers/zoo", &json!({"enabled": false})).await.expect(200);
+    run(5).await.refused("server_disabled");
+    tenant.platform.patch("/api/v1/servers/zoo", &json!({"enabled": true})).await.expect(200);
     let counted = async || {
         let page = visitor.get(&path_of(&first)).await.text;
         page.contains("2 other calls ran because of it")
@@ -452,6 +453,16 @@ async fn a_call_that_was_allowed_runs_under_a_remembered_decision_too_and_its_pa
     let notice = visitor.get(allowed.header("location")).await.text;
     assert!(notice.contains("a remembered decision allows this tool already"), "{notice}");
     assert!(!notice.contains("the same call runs once"), "{notice}");
+    let page = visitor.get(&path_of(&second)).await.text;
+    assert!(page.contains("a person allowed the call, and it has not run yet"), "{page}");
+    assert!(page.contains("the same call runs without asking") && !page.contains("runs once"), "{page}");
+    // its own call is none of the others
+    for n in [1, 1] {
+        Mcp::bare(&agent).run("write", "zoo:writer", &json!({ "n": n })).await.ok();
+    }
+    let counted =
+        async || visitor.get(&path_of(&first)).await.text.contains("1 other call ran because of it");
+    settle(true, SOON, counted).await;
     Mcp::bare(&agent).run("write", "zoo:writer", &json!({"n": 2})).await;
     let page = async || visitor.get(&path_of(&second)).await.text;
     settle(true, SOON, async || page().await.contains(">succeeded")).await;
@@ -470,7 +481,7 @@ async fn nothing_invites_to_allow_a_call_whose_arguments_are_not_in_sight() {
         let page = visitor.get(&path_of(&asked(&agent, &arguments).await)).await.text;
         let allow = page.split("value=\"allow_once\"").next().unwrap().rsplit("<button").next().unwrap();
         assert_eq!(allow.contains("class=\"second\""), is_long, "{page}");
-        assert_eq!(page.contains("scroll: they go on"), is_long, "{page}");
+        assert_eq!(page.contains("long: read to their end"), is_long, "{page}");
         assert!(!page.contains("Little time is left"), "{page}");
     }
     sqlx::query("update consent_requests set expires_at = now() + interval '40 seconds'")

@@ -66,6 +66,20 @@ async fn changed_prompts_and_resources_are_reviewed_and_approved_by_their_pins()
     ];
     assert_eq!(links(&list), expected, "{list}");
     assert_harmless(&list);
+    // what is blocked waits for nothing, and what is new does
+    let template = [("kind", "template"), ("offer", "y%3A%2F%2F%7Bid%7D")];
+    visitor.post(&format!("{LIST}/block"), &template).await.expect(303);
+    let more = json!({"name": "more"}).to_string();
+    let now = offers("after");
+    let prompts = now.prompts.clone().map(|prompts| [prompts, vec![more]].concat());
+    offer(&tenant, &upstream, Offers { prompts, ..now }).await;
+    let list = visitor.get(&waiting).await.text;
+    let new = format!("{LIST}?kind=prompt&offer=more");
+    assert_eq!(links(&list), [expected[0].clone(), new.clone(), expected[1].clone()], "{list}");
+    assert!(list.contains(">pending</span>"), "{list}");
+    assert!(visitor.get(&new).await.text.contains("No definition was approved before"));
+    visitor.post(&format!("{LIST}/unblock"), &template).await.expect(303);
+    offer(&tenant, &upstream, offers("after")).await;
 
     for (place, (link, kind)) in expected.iter().zip(["prompt", "resource", "template"]).enumerate() {
         let page = visitor.get(link).await.text;

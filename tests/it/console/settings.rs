@@ -340,7 +340,7 @@ async fn a_value_that_does_not_count_is_shown_and_can_be_taken_back() {
     assert!(page.contains("matches none of the 6 tools that are known now: the key sees no tool"), "{page}");
     tenant.platform.patch("/api/v1/settings", &json!({"allowed_tools": ["zoo:reader"]})).await.expect(200);
     let page = warned("[\"zoo:w*\"]").await;
-    assert_eq!(page.matches("no tool in common with that of the tenant").count(), 2, "{page}");
+    assert_eq!(page.matches("no tool in common with those of the tenant").count(), 2, "{page}");
     let page = warned("[\"zoo:r*\"]").await;
     assert!(!page.contains("in common") && !page.contains("matches none"), "{page}");
 }

@@ -326,7 +326,7 @@ async fn an_approver_decides_with_a_click() {
     let place = browser.evaluate("location.pathname + location.search").await;
     assert_eq!(place, format!("/console/permissions?decided={}", id.as_str().unwrap()));
     let text = browser.evaluate("document.querySelector('main').innerText").await;
-    assert!(text.as_str().unwrap().contains(": Run '"), "{text}");
+    assert!(text.as_str().unwrap().contains("Allowed once (agent"), "{text}");
     asked().await.ok();
     assert_eq!(upstream.counts().calls, 1);
     browser.close().await;

@@ -21,7 +21,7 @@ const AGAIN_LAST_S: i64 = 5;
 const LAST_S: i64 = 60;
 /// Longest action at the head of a card, in characters: the arguments stand below it.
 const HEADING_CHARS_MAX: usize = 200;
-/// Longest arguments that are in sight at once, in characters: the box of them has some lines on a phone.
+/// Longest arguments that are in sight at once on a phone, in characters, of which others than ASCII count as two.
 const IN_SIGHT_CHARS_MAX: usize = 240;
 /// Longest action in a notice or a list, in characters.
 pub(super) const TOLD_CHARS_MAX: usize = 80;
@@ -81,7 +81,7 @@ pub(super) struct RequestCard {
     pub(super) arguments: LongText,
     /// True if the arguments are longer than what is shown.
     pub(super) was_cut: bool,
-    /// True if the arguments go on beyond what is in sight, so that whoever decides has to scroll.
+    /// True if the arguments go on beyond what is in sight on a phone.
     pub(super) is_long: bool,
     /// True if little time is left, in which the agent has to repeat an allowed call as well.
     pub(super) is_late: bool,
@@ -250,9 +250,10 @@ fn asked_by(visit: &PageVisit, view: &ConsentView) -> String {
     }
 }
 
-/// Returns whether the arguments of a request go on beyond what is in sight.
+/// Returns whether the arguments of a request go on beyond what is in sight on a phone.
 fn is_long(view: &ConsentView) -> bool {
-    view.row.arguments.chars().nth(IN_SIGHT_CHARS_MAX).is_some()
+    let width = |c: char| if c.is_ascii() { 1 } else { 2 };
+    view.row.arguments.chars().map(width).sum::<usize>() > IN_SIGHT_CHARS_MAX
 }
 
 /// Returns the seconds after which a card is to be shown anew, `left_s` before the end of its time.

@@ -112,20 +112,20 @@ async fn once(visit: &PageVisit, view: &ConsentView) -> String {
     let allows = grants.iter().map(|grant| grants::line(visit, grant, None)).find(|grant| grant.allows(view));
     // short: what is to be decided next is below
     match allows {
-        Some(_) if view.row.state != ConsentState::Denied => {
+        Some(_) if view.row.state == ConsentState::Granted => {
             "a remembered decision allows this tool already, so the same call runs whenever the agent repeats it, as long as that decision \
              holds"
                 .to_owned()
         }
-        Some(grant) => super::beside_grant(visit, view, &grant),
-        None if view.row.state == ConsentState::Denied => {
+        Some(grant) if view.row.state == ConsentState::Denied => super::beside_grant(visit, view, &grant),
+        _ if view.row.state == ConsentState::Denied => {
             let until = Moment::new(view.row.expires_at, visit.now()).exact();
             format!("the same call is refused until {until}")
         }
-        None if view.row.state == ConsentState::Granted => {
+        _ if view.row.state == ConsentState::Granted => {
             view.meaning(|at| Moment::new(at, visit.now()).exact())
         }
-        None => meaning(visit, view),
+        _ => meaning(visit, view),
     }
 }
 

@@ -146,9 +146,10 @@ pub(in crate::faces::console) async fn on_tool(
         Ok(notice) => {
             let (to, row) = match visit.field("from") {
                 "list" => {
-                    let page = href_of_page(&name, visit.field("state") == WAITING, visit.field("cursor"));
-                    // where the button was
-                    let row = visit.field("row").parse::<u8>();
+                    let is_waiting = visit.field("state") == WAITING;
+                    // where the button was, unless the tool leaves the list
+                    let row = visit.field("row").parse::<u8>().ok().filter(|_| !is_waiting);
+                    let page = href_of_page(&name, is_waiting, visit.field("cursor"));
                     (page, row.map(|row| format!("#t-{row}")).unwrap_or_default())
                 }
                 _ => (href_of_tool(&name, &tool), String::new()),
@@ -213,5 +214,5 @@ async fn act_on_tool(
             ToolVerb::ClearOverride => servers.clear_override(&caller, &name, &tool).await,
         }
     };
-    Ok(notices::of_tool(verb, &perform(visit, act, work).await?))
+    Ok(notices::of_tool(visit, verb, &perform(visit, act, work).await?))
 }

@@ -29,7 +29,7 @@ pub(super) struct DefinitionChanges {
 }
 
 impl DefinitionChanges {
-    /// Compares a definition with the approved one; `None` if none was approved, or it is not kept any more.
+    /// Compares a definition with the approved one. `approved` is `None` if none was approved, or it is not kept any more.
     pub(super) fn between(approved: Option<&str>, definition: &str) -> DefinitionChanges {
         let diff = approved.map(|approved| Diff::between(approved, definition)).unwrap_or_default();
         let value = |raw: Option<&str>| raw.map(|raw| LongText::within(&indented(raw), VALUE_BYTES_MAX));

@@ -3,7 +3,6 @@
 use super::facts;
 use super::release::{approves_all, waiting_at};
 use super::verbs::{OfferVerb, ServerVerb, ToolVerb};
-use crate::domain::annotations::Unannotated;
 use crate::domain::server::ConnectionState;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::short;
@@ -45,21 +44,23 @@ pub(super) fn of_server(
 pub(super) fn of_addition(server: &ServerView) -> String {
     let held = match server.quarantined {
         true => " It waits in quarantine.",
-        false if server.connection == ConnectionState::Connected => " All that it offers now is approved.",
+        false if server.connection == ConnectionState::Connected && server.offers_error.is_none() => {
+            " All that it offers now is approved."
+        }
         false => "",
     };
     format!("{} is added.{held}{}", server.name, trouble(server))
 }
 
 /// Returns the notice of an act on a tool. `after`: the tool after the act.
-pub(super) fn of_tool(verb: ToolVerb, after: &ToolView) -> String {
+pub(super) fn of_tool(visit: &PageVisit, verb: ToolVerb, after: &ToolView) -> String {
     let name = short_name(&after.name);
     match verb {
         ToolVerb::Approve => format!("The definition of {name} is approved."),
         ToolVerb::Block => format!("{name} is blocked."),
         ToolVerb::Unblock => format!("The block of {name} is lifted. Its state is {}.", after.state.as_str()),
         ToolVerb::Override => {
-            let tier = facts(after, Unannotated::Trust).0;
+            let tier = facts(after, visit.caller().settings.unannotated_tools).0;
             format!("The override of {name} is set. Its tier is {} now.", tier.as_str())
         }
         ToolVerb::ClearOverride => format!("The override of {name} is removed."),
