@@ -201,6 +201,12 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         }),
         None => None,
     };
+    let failed = match one.filter(|view| view.row.state == ConsentState::Failed) {
+        Some(view) => {
+            consent.status_of_call(visit.caller(), view).await.ok().flatten().and_then(card::failed)
+        }
+        None => None,
+    };
     let let_through = match one.filter(|view| is_remembered(view)) {
         Some(view) => let_through(visit, view).await,
         None => None,
@@ -213,13 +219,15 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
             runs_by_grant: card.is_pending && grants.iter().any(|grant| grant.allows(view)),
             ended_by: ender.clone(),
             let_through: let_through.clone(),
-            meaning: beside.or_else(|| refused.clone()).unwrap_or_else(|| match &beside_grant {
-                // beside it stands that a remembered decision lets the call run
-                Some(_) if view.row.state == ConsentState::Granted => {
-                    "a person allowed the call, and it has not run yet".to_owned()
+            meaning: beside.or_else(|| refused.clone()).or_else(|| failed.clone()).unwrap_or_else(|| {
+                match &beside_grant {
+                    // beside it stands that a remembered decision lets the call run
+                    Some(_) if view.row.state == ConsentState::Granted => {
+                        "a person allowed the call, and it has not run yet".to_owned()
+                    }
+                    Some(_) => without_asking_again(&card.meaning).to_owned(),
+                    None => card.meaning,
                 }
-                Some(_) => without_asking_again(&card.meaning).to_owned(),
-                None => card.meaning,
             }),
             ..card
         }

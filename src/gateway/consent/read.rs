@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::Consent;
+use crate::domain::activity::Status;
 use crate::domain::consent::{ConsentDecision, ConsentState, FENCE};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::policy::Assurance;
@@ -220,6 +221,21 @@ impl Consent {
         let count = self.store.count_let_through(caller.tenant()?.id, &view.row, LET_THROUGH_MAX + own).await;
         let count = count.map_err(|error| GatewayError::from_store(error, "permission request"))?;
         Ok((count - own).max(0))
+    }
+
+    /// Returns the status that the log has of the call of a request; `None` if it has none, or one of a later release.
+    ///
+    /// # Errors
+    /// As [`Consent::list`].
+    pub async fn status_of_call(
+        &self,
+        caller: &Caller,
+        view: &ConsentView,
+    ) -> Result<Option<Status>, GatewayError> {
+        caller.authorise(Action::SeeConsent)?;
+        let status = self.store.status_of_call(caller.tenant()?.id, &view.row).await;
+        let status = status.map_err(|error| GatewayError::from_store(error, "permission request"))?;
+        Ok(status.as_ref().and_then(Stored::known))
     }
 
     /// Returns until when denials refuse the tool of a request to its key, whatever the arguments; `None` where they do not.

@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::decision::{NewDecision, NewGrant};
 use super::steps::{self, Moved, StepAuthor, StepTaken};
 use super::{ConsentRow, principal};
+use crate::domain::activity::Status;
 use crate::domain::consent::{ConsentState, GrantEffect, LapseReason};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::operation::OperationType;
@@ -200,6 +201,30 @@ impl Store {
         .await?;
         tx.commit().await?;
         Ok(count)
+    }
+
+    /// Returns the status of the last record of a request's own call; `None` if the log has none.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn status_of_call(
+        &self,
+        tenant: TenantId,
+        row: &ConsentRow,
+    ) -> Result<Option<Stored<Status>>, StoreError> {
+        let mut tx = self.begin(Lane::Report, TxAccess::Tenant(tenant)).await?;
+        let status = sqlx::query_scalar(
+            "select status from activity
+             where tenant_id = $1 and consent_id = $2 and started_at >= $3 and type in ('tool_call', 'direct_call')
+             order by started_at desc limit 1",
+        )
+        .bind(tenant.0)
+        .bind(row.id)
+        .bind(row.decided_at)
+        .fetch_optional(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(status)
     }
 
     /// Returns the origin of a grant that was not revoked.

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::markup::{assert_harmless, attributes};
 use super::permissions::{asked, asking, decision_of, path_of};
+use crate::support::upstream::Say;
 use crate::support::{Mcp, Stage, Tool, Visitor, settle, upstream};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -522,4 +523,20 @@ async fn the_end_of_a_turn_is_told_with_its_time_and_in_the_past() {
         .unwrap();
     let page = ann.get(&path_of(&first)).await.text;
     assert!(page.contains("its turn was ended; the same call asks again"), "{page}");
+}
+
+#[tokio::test]
+async fn the_page_of_a_call_that_failed_says_that_it_was_sent() {
+    let stage = Stage::start().await;
+    let errs = Tool::writes("writer").says(Say::Result(r#"{"content":[],"isError":true}"#.to_owned()));
+    let (tenant, _upstream) = asking(&stage, json!([]), vec![errs]).await;
+    let agent = tenant.agent().await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let id = asked(&agent, &json!({})).await;
+    visitor.post(&decision_of(&id), &[("decision", "allow_once")]).await.expect(303);
+    Mcp::bare(&agent).run("write", "zoo:writer", &json!({})).await;
+    let says = "The call was sent, and the tool reported an error: it may have done a part of its work";
+    let page = async || visitor.get(&path_of(&id)).await.text.to_lowercase();
+    settle(true, SOON, async || page().await.contains(&says.to_lowercase())).await;
+    assert!(page().await.contains(">failed"), "{}", page().await);
 }

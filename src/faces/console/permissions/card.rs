@@ -1,5 +1,6 @@
 //! Permission request on the page: all that a person needs to decide.
 
+use crate::domain::activity::Status;
 use crate::domain::consent::{
     ADD_APPROVER, COOLDOWN, COOLDOWN_DENIALS, ConsentDecision, ConsentState, FENCE, LapseReason, grant_life,
 };
@@ -288,6 +289,21 @@ fn stale(tool: RequestedTool) -> Option<&'static str> {
             "The tool is gone, or its server was removed: as long as that is so, this call does not run, whoever allows it.",
         ),
     }
+}
+
+/// Returns whether a call that failed was sent, by the status of its record; `None` if that does not say it.
+pub(super) fn failed(status: Status) -> Option<String> {
+    let says = match status {
+        Status::UpstreamError => {
+            "the call was sent, and the tool reported an error: it may have done a part of its work"
+        }
+        Status::Error => "the call failed on its way to the server or back: it may have run",
+        Status::Blocked | Status::Rejected => "the call was not sent",
+        Status::Success | Status::Cancelled | Status::Unknown | Status::Pending | Status::Waiting => {
+            return None;
+        }
+    };
+    Some(says.to_owned())
 }
 
 /// Returns the consequence of a request's state for a visitor.
