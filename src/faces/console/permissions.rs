@@ -215,20 +215,12 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         let in_turn = in_turns.get(&view.row.id).copied().unwrap_or(0);
         let card = RequestCard::of(visit, view, names.get(&view.row.principal), in_turn);
         let beside = beside_grant.clone().filter(|_| is_denied(view));
+        let said = beside.or_else(|| refused.clone()).or_else(|| failed.clone());
         RequestCard {
             runs_by_grant: card.is_pending && grants.iter().any(|grant| grant.allows(view)),
             ended_by: ender.clone(),
             let_through: let_through.clone(),
-            meaning: beside.or_else(|| refused.clone()).or_else(|| failed.clone()).unwrap_or_else(|| {
-                match &beside_grant {
-                    // beside it stands that a remembered decision lets the call run
-                    Some(_) if view.row.state == ConsentState::Granted => {
-                        "a person allowed the call, and it has not run yet".to_owned()
-                    }
-                    Some(_) => without_asking_again(&card.meaning).to_owned(),
-                    None => card.meaning,
-                }
-            }),
+            meaning: said.unwrap_or_else(|| meaning_of(view, &card, beside_grant.is_some())),
             ..card
         }
     };
@@ -268,6 +260,16 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         has_more_grants: has_more_grants && one.is_none(),
     };
     visit.show(StatusCode::OK, &page).await
+}
+
+/// Returns the consequence of a request's state, beside what its page says elsewhere: why its call does not run now, or that a remembered
+/// decision lets it run.
+fn meaning_of(view: &ConsentView, card: &RequestCard, has_grant: bool) -> String {
+    match (card.stale.is_some() || has_grant, view.row.state.known()) {
+        (true, Some(ConsentState::Granted)) => "a person allowed the call, and it has not run yet".to_owned(),
+        _ if has_grant => without_asking_again(&card.meaning).to_owned(),
+        _ => card.meaning.clone(),
+    }
 }
 
 /// Returns whether the decision about a request was remembered, and lets calls run.

@@ -225,10 +225,27 @@ async fn tools_warning(
     }
 }
 
+/// Returns those of these settings that are set and do not count, since an outer value is narrower; none if they cannot be read now.
+async fn idle_names<'a>(visit: &PageVisit, whose: SettingsOf, names: &[&'a str]) -> Vec<&'a str> {
+    let read = visit.gateway().tenants.read_settings_and_own(visit.caller(), whose.key()).await;
+    let Ok((read, own)) = read else { return Vec::new() };
+    let own = own_values(whose, &own);
+    let is_idle =
+        |name: &&&str| own.contains_key(**name) && fields::origin_of(&read, name) != Some(whose.origin());
+    names.iter().filter(is_idle).copied().collect()
+}
+
 /// Returns the address of the page with the notice of a form that asked for these changes.
 async fn href_after(visit: &PageVisit, whose: SettingsOf, patch: &Map<String, Value>) -> String {
     let names: Vec<&str> = settings::names(whose.scope()).filter(|name| patch.contains_key(*name)).collect();
     let mut notice = changed_notice(&names);
+    let idle = idle_names(visit, whose, &names).await;
+    if !idle.is_empty() {
+        notice.push_str(&format!(
+            " But what does not count, since an outer value is narrower: {}.",
+            idle.join(", ")
+        ));
+    }
     if let Ok(Some(warning)) = tools_warning(visit, whose, patch).await {
         notice.push_str(&format!(" But {warning}"));
     }

@@ -56,6 +56,32 @@ pub(super) fn short_told(told: &str, chars_max: usize) -> String {
     text
 }
 
+/// Returns JSON with letters and digits in the place of their escapes, such as `\u00fc`: some clients escape all that is not ASCII. Other
+/// characters stay escaped.
+pub(super) fn with_letters(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        out.push_str(before);
+        let code = escape.strip_prefix("\\u").and_then(|code| u32::from_str_radix(code.get(..4)?, 16).ok());
+        let letter = code.and_then(char::from_u32).filter(|c| c.is_alphanumeric() && !c.is_ascii());
+        // a backslash and what it escapes stay together
+        let next = escape.chars().nth(1).map_or(0, char::len_utf8);
+        let length = match letter {
+            Some(_) => 6,
+            None => 1 + next,
+        };
+        match letter {
+            Some(letter) => out.push(letter),
+            None => out.push_str(escape.get(..length).unwrap_or_default()),
+        }
+        rest = escape.get(length..).unwrap_or_default();
+    }
+    out.push_str(rest);
+    out
+}
+
 /// Returns a number of bytes for reading, such as `16 MiB`; empty for less than 1 KiB.
 pub(super) fn size(bytes: u64) -> String {
     match bytes {
@@ -152,6 +178,19 @@ mod tests {
         assert_eq!(escaped, "[\"a\\u202eb\\udb40\\udc41é\"]");
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(value(&escaped), value(json));
+    }
+
+    #[test]
+    fn letters_are_shown_in_the_place_of_their_escapes() {
+        for (json, expected) in [
+            (r#"{"a":"Gr\u00fc\u00df\n\u202e\u0041\"}"#, r#"{"a":"Grüß\n\u202e\u0041\"}"#),
+            (r#""\\u00fc \u00f"#, r#""\\u00fc \u00f"#),
+            (r#""\ud83d\ude00\u0430""#, r#""\ud83d\ude00\u{430}""#),
+            ("\\", "\\"),
+        ] {
+            let expected = expected.replace("\\u{430}", "\u{430}");
+            assert_eq!(with_letters(json), expected, "{json}");
+        }
     }
 
     #[test]

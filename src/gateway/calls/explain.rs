@@ -110,6 +110,20 @@ impl Calls {
         refused
     }
 
+    /// Returns whether the settings of the key of a permission request, `max_operation` and `allowed_tools`, refuse its call now. `false` where that
+    /// is not known, as of a tool or a key that is gone.
+    pub fn is_beyond_key(&self, caller: &Caller, asked: &ConsentView) -> bool {
+        let row = &asked.row;
+        let (Ok(calling), Some(catalogue)) = (self.tenants.stand_in(caller, asked.key()), caller.catalogue())
+        else {
+            return false;
+        };
+        let Some(tool) = catalogue.tool(&format!("{}:{}", row.server, row.tool)) else { return false };
+        let settings = &calling.settings;
+        sees(settings, tool).is_none()
+            || row.operation_type.known().is_some_and(|operation| operation > settings.max_operation)
+    }
+
     /// Returns the mode that holds now for the key of a permission request; `None` for a key that is gone.
     pub fn mode_of(&self, caller: &Caller, asked: &ConsentView) -> Option<PolicyMode> {
         self.tenants.stand_in(caller, asked.key()).ok().map(|calling| calling.settings.policy_mode)

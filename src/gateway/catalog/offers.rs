@@ -111,6 +111,8 @@ pub struct Offers {
     routes: Vec<Arc<Offer>>,
     /// Resources that are not approved, by server and URI: templates of the same server do not lead to them.
     withheld: HashMap<ServerId, ByName>,
+    /// Number of offers that wait for a decision of a person, by server.
+    waiting: HashMap<ServerId, usize>,
 }
 
 /// Budget of template pieces that is left, in total and by server.
@@ -133,12 +135,9 @@ impl<'a> Work<'a> {
 }
 
 impl Offers {
-    /// Returns the offers that wait for a decision of a person, in no order.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Offer>> {
-        let all = [&self.prompts, &self.resources, &self.templates]
-            .into_iter()
-            .flat_map(|kind| kind.by_name.values());
-        all.filter(|offer| matches!(offer.state, PinState::Pending | PinState::Changed))
+    /// Returns how many offers of a server wait for a decision of a person, those included that another server has offered for longer.
+    pub(super) fn waiting_at(&self, server: ServerId) -> usize {
+        self.waiting.get(&server).copied().unwrap_or_default()
     }
 
     /// Builds the offers of rows that are sorted by age, oldest first. Shapes of unchanged definitions are taken from `old`.
@@ -157,6 +156,9 @@ impl Offers {
         let (released, others): (Vec<_>, Vec<_>) = known.partition(|(row, server)| is_released(row, server));
         for (row, server) in released.into_iter().chain(others) {
             let is_released = is_released(row, server);
+            if !row.is_gone && matches!(row.state, PinState::Pending | PinState::Changed) {
+                *offers.waiting.entry(row.server).or_default() += 1;
+            }
             let canonical: Box<str> = format!("{}:{}", server.name, row.name).into();
             let key =
                 if row.kind == OfferKind::Prompt { canonical.clone() } else { row.name.as_str().into() };

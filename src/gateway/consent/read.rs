@@ -13,6 +13,7 @@ use crate::domain::policy::Assurance;
 use crate::domain::reason::{self, CallAction, Language};
 use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
+use crate::domain::tool::PinState;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
 use crate::store::{ConsentFilter, ConsentGrant, ConsentRow, PendingOf, StoreError, Stored, TurnEnder};
@@ -42,6 +43,12 @@ pub enum RequestedTool {
     Changed,
     /// No server of the tenant has the tool: as long as that is so, no answer lets the call run.
     Gone,
+    /// A person has blocked the tool.
+    Blocked,
+    /// The server of the tool is disabled.
+    Disabled,
+    /// The server of the tool is in quarantine.
+    Quarantined,
 }
 
 impl From<ConsentRow> for ConsentView {
@@ -94,7 +101,12 @@ impl ConsentView {
         match catalogue.tool(&format!("{}:{}", row.server, row.tool)) {
             None => RequestedTool::Gone,
             Some(tool) if tool.server.id.0 == row.server_id && **tool.shape.pin() == *row.pin => {
-                RequestedTool::Same
+                match (tool.state == PinState::Blocked, tool.server.enabled, tool.server.quarantined) {
+                    (true, ..) => RequestedTool::Blocked,
+                    (false, false, _) => RequestedTool::Disabled,
+                    (false, true, true) => RequestedTool::Quarantined,
+                    (false, true, false) => RequestedTool::Same,
+                }
             }
             Some(_) => RequestedTool::Changed,
         }

@@ -143,6 +143,8 @@ async fn a_key_is_made_shown_once_replaced_and_revoked() {
     assert_eq!(led_to(&done), (303, path.as_str()));
     let page = visitor.get(done.header("location")).await.text;
     assert_eq!(notice_on(&page), "The key is revoked: nothing works with it any more.");
+    assert!(page.contains("The settings of a key are deleted when it is revoked."), "{page}");
+    assert!(!page.contains("max_operation"), "{page}");
     settle(401, SOON, || async { with(&stage, &key).get("/api/v1/status").await.status }).await;
     assert!(!visitor.get(&page_of_next).await.text.contains("still works until"));
     with(&stage, &next).get("/api/v1/status").await.expect(200);

@@ -540,3 +540,63 @@ async fn the_page_of_a_call_that_failed_says_that_it_was_sent() {
     settle(true, SOON, async || page().await.contains(&says.to_lowercase())).await;
     assert!(page().await.contains(">failed"), "{}", page().await);
 }
+
+#[tokio::test]
+async fn a_card_says_when_a_block_its_server_or_the_limits_of_its_key_refuse_the_call() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let (id, allowed) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
+    visitor.post(&decision_of(&allowed), &[("decision", "allow_once")]).await.expect(303);
+    let put = async |(path, body): (&str, serde_json::Value)| {
+        let path = format!("/api/v1/{path}");
+        match body.is_null() {
+            true => tenant.platform.post(&path, &json!({})).await.expect(200),
+            false => tenant.platform.patch(&path, &body).await.expect(200),
+        };
+    };
+    let (none, key) = (serde_json::Value::Null, format!("keys/{}/settings", agent.id));
+    for (does, undoes, says) in [
+        (
+            ("servers/zoo", json!({"enabled": false})),
+            ("servers/zoo", json!({"enabled": true})),
+            "is disabled",
+        ),
+        (
+            ("servers/zoo/quarantine", none.clone()),
+            ("servers/zoo/unquarantine", none.clone()),
+            "is in quarantine",
+        ),
+        (
+            (&*key, json!({"max_operation": "read"})),
+            (&*key, json!({"max_operation": null})),
+            "max_operation or allowed_tools",
+        ),
+        (
+            (&*key, json!({"allowed_tools": ["a:*"]})),
+            (&*key, json!({"allowed_tools": null})),
+            "max_operation or allowed_tools",
+        ),
+        (("servers/zoo/tools/writer/block", none.clone()), ("", none.clone()), "The tool is blocked"),
+    ] {
+        put(does).await;
+        let page = async |id: &str| visitor.get(&path_of(id)).await.text;
+        let stays = "as long as that is so";
+        settle(true, SOON, async || {
+            let page = page(&id).await;
+            page.contains(says) && page.contains(stays)
+        })
+        .await;
+        let page = page(&allowed).await;
+        assert!(
+            page.contains(says) && page.contains("a person allowed the call, and it has not run yet"),
+            "{page}"
+        );
+        assert!(!page.contains("runs once"), "{page}");
+        if !undoes.0.is_empty() {
+            put(undoes).await;
+            settle(false, SOON, async || visitor.get(&path_of(&id)).await.text.contains(says)).await;
+        }
+    }
+}

@@ -227,3 +227,28 @@ async fn hostile_offers_stay_names_and_come_in_pages() {
     assert_eq!(seen.len(), HOSTILE.len(), "{seen:?}");
     assert_eq!(states(&tenant).await, vec!["blocked"; HOSTILE.len()]);
 }
+
+#[tokio::test]
+async fn what_another_server_offers_too_waits_as_well_and_a_release_names_all_that_it_approves() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let upstream = Upstream::handshake(vec![Tool::reads("t")]).await;
+    upstream.set_offers(offers("same"));
+    tenant.add("first", &upstream).await;
+    let body = json!({"name": "up", "kind": "http", "url": upstream.url});
+    tenant.operator().await.post("/api/v1/servers", &body).await.expect(201);
+    let server = visitor.get("/console/servers/up").await.text;
+    assert!(server.contains(">3 to review<"), "{server}");
+    let list = visitor.get(&format!("{LIST}?state=waiting")).await.text;
+    assert_eq!(links(&list).len(), 3, "{list}");
+    assert_eq!(
+        list.matches("Agents get it from first, which has offered this URI for longer.").count(),
+        2,
+        "{list}"
+    );
+    let question = visitor.get("/console/servers/up/release").await.text;
+    assert!(question.contains("So are those of 3 prompts and resources."), "{question}");
+    visitor.post("/console/servers/up/unquarantine", &[]).await.expect(303);
+    assert_eq!(states(&tenant).await, ["approved"; 3]);
+}

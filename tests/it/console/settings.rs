@@ -323,6 +323,9 @@ async fn a_value_that_does_not_count_is_shown_and_can_be_taken_back() {
         let done = send(&visitor, &page, &[(name, own)]).await;
         let page = visitor.get(done.header("location")).await.text;
         assert_harmless(&page);
+        let notice =
+            format!("Changed: {name}. But what does not count, since an outer value is narrower: {name}.");
+        assert_eq!(notice_on(&page), notice, "{page}");
         assert_eq!(given(&page, name), own, "{page}");
         assert!(page.contains(&format!("Does not count, since that of the {origin} is narrower.")), "{page}");
         send(&visitor, &page, &[(name, "")]).await.expect(303);

@@ -43,6 +43,7 @@ struct KeyPage {
     predecessor_ends: Option<String>,
     /// Page of the key that replaced this one; `None` if none did.
     successor: Option<String>,
+    /// Settings with their origin; none for a key that was revoked.
     settings: Vec<SettingLine>,
     may_rotate: bool,
     may_revoke: bool,
@@ -77,7 +78,8 @@ async fn key(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
         predecessor: key.predecessor.map(href_of),
         predecessor_ends: predecessor_ends(visit, &key).await?,
         successor: key.successor.map(href_of),
-        settings: settings.iter().filter_map(setting).collect(),
+        // those that are read back then are what a key without any has
+        settings: settings.iter().filter_map(setting).filter(|_| key.revoked_at.is_none()).collect(),
         may_rotate: works && successor.is_none_or(|successor| successor.revoked_at.is_some()),
         may_revoke: works,
         key: line(visit, &key),

@@ -8,10 +8,11 @@ use crate::domain::person::OnePerson;
 use crate::domain::policy::{Assurance, PolicyLayer, PolicyMode};
 use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
+use crate::domain::unseen::with_marked_lookalikes;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
-use crate::faces::console::text::{LongText, short_told};
+use crate::faces::console::text::{LongText, short_told, with_letters};
 use crate::gateway::{ConsentView, RequestedTool};
 use crate::store::Stored;
 
@@ -186,7 +187,7 @@ impl RequestCard {
             key_id: key_id.unwrap_or_default(),
             risk: view.risk.as_str(),
             details: view.details(language),
-            arguments: LongText::of(&row.arguments),
+            arguments: LongText::of(&with_marked_lookalikes(&with_letters(&row.arguments))),
             was_cut: row.was_cut,
             is_long: is_long(view) && is_pending,
             is_late: is_pending && (row.expires_at - visit.now()).num_seconds() < LAST_S,
@@ -275,7 +276,13 @@ pub(super) fn hindrance(visit: &PageVisit, view: &ConsentView) -> Option<&'stati
             "The policy refuses such calls by now: as long as that is so, this call does not run, whoever allows it.",
         ),
     };
-    is_open.then(|| stale(view.tool_now(visit.caller())).or_else(refused)).flatten()
+    let beyond = || {
+        visit.gateway().calls.is_beyond_key(visit.caller(), view).then_some(
+            "The settings of the key that asks, max_operation or allowed_tools, do not let it make this call: as long as that is so, it does not \
+             run, whoever allows it.",
+        )
+    };
+    is_open.then(|| stale(view.tool_now(visit.caller())).or_else(beyond).or_else(refused)).flatten()
 }
 
 /// Returns the reason why a call of a tool does not run now, whatever the answer; `None` if it may.
@@ -287,6 +294,15 @@ fn stale(tool: RequestedTool) -> Option<&'static str> {
         ),
         RequestedTool::Gone => Some(
             "The tool is gone, or its server was removed: as long as that is so, this call does not run, whoever allows it.",
+        ),
+        RequestedTool::Blocked => {
+            Some("The tool is blocked: as long as that is so, this call does not run, whoever allows it.")
+        }
+        RequestedTool::Disabled => Some(
+            "The server of the tool is disabled: as long as that is so, this call does not run, whoever allows it.",
+        ),
+        RequestedTool::Quarantined => Some(
+            "The server of the tool is in quarantine: as long as that is so, this call does not run, whoever allows it.",
         ),
     }
 }
@@ -365,8 +381,7 @@ pub(super) fn decided(view: &ConsentView) -> Option<String> {
         Some(decision)
             if view.row.state == ConsentState::Cancelled && decision != ConsentDecision::CancelTurn =>
         {
-            let rest = if decision.remembers().is_some() { "; what is remembered stays" } else { "" };
-            format!("{}: {by} (ended with its turn before it ran{rest})", did(decision, view.risk).0)
+            format!("{}: {by} (ended with its turn before it ran)", did(decision, view.risk).0)
         }
         Some(decision) => format!("{}: {by}", did(decision, view.risk).0),
         // ended along with the one that was decided
@@ -437,7 +452,7 @@ fn reach(decision: ConsentDecision, view: &ConsentView, in_turn: i64) -> Option<
         )),
         ConsentDecision::CancelTurn => Some(format!(
             "Ends {} now. What waits of the agent's session, or of its key if it has none, is denied, permissions that were not used \
-             are taken back, and calls under way end. For {} s calls that ask, or that a remembered decision lets through, are refused. \
+             are taken back, and calls under way are cut off, which may have run. For {} s calls that ask, or that a remembered decision lets through, are refused. \
              Remembered decisions stay.",
             match in_turn {
                 0 => "this request alone".to_owned(),

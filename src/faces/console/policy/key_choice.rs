@@ -55,7 +55,9 @@ impl KeyChoice {
             .map(|key| {
                 let id = key.id.to_string();
                 let [name, owner] = [&key.name, &key.owner].map(|text| short(text, NAME_CHARS_MAX));
-                let label = format!("{name} ({owner}, {})", key.role.as_str());
+                // a key that was replaced, and still works, has the same name
+                let replaced = if key.successor.is_some() { ", replaced" } else { "" };
+                let label = format!("{name} ({owner}, {}{replaced})", key.role.as_str());
                 KeyOption { is_chosen: id == chosen, id, label }
             })
             .collect();

@@ -37,6 +37,8 @@ struct OfferLine {
     state: &'static str,
     tone: &'static str,
     is_waiting: bool,
+    /// Server that has offered the same URI for longer; `None` if there is none.
+    shadowed_by: Option<String>,
 }
 
 #[derive(Template)]
@@ -87,6 +89,12 @@ struct OfferPage {
     changes: DefinitionChanges,
     definition: LongText,
     is_waiting: bool,
+    /// True if the page compares the definition with the approved one: where it waits, and where it is blocked and differs.
+    is_compared: bool,
+    /// Number of other offers of the server that wait for a decision.
+    others_waiting: usize,
+    /// Link to those.
+    waiting_href: String,
     /// True if the visitor's role approves definitions, and not those of this server.
     is_others_to_approve: bool,
     /// True if the form that approves the definition is shown.
@@ -191,6 +199,7 @@ fn line(server: &str, offer: &OfferView) -> Option<OfferLine> {
         state: state.as_str(),
         tone: tone(state),
         is_waiting: is_to_review(state),
+        shadowed_by: offer.shadowed_by.clone(),
     })
 }
 
@@ -235,6 +244,9 @@ async fn one(
         not_listed: offer::not_listed(&found),
         changes: DefinitionChanges::between(found.approved_definition.as_deref(), &found.definition),
         is_waiting,
+        is_compared: is_waiting || (is_blocked && found.approved_pin.as_ref() != Some(&found.pin)),
+        others_waiting: waiting_at(visit, &server.name).saturating_sub(usize::from(is_waiting)),
+        waiting_href: href_of_waiting(&server.name),
         is_others_to_approve: is_waiting && role.may(Action::Approve) && !may_approve,
         may_approve: is_waiting && may_approve && definition.left_out.is_none(),
         may_block: !is_blocked && role.may(Action::ChangeServers),

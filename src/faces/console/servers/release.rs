@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 
-use super::{href_of, question};
+use super::{href_of, offers, question};
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::question::ActQuestion;
@@ -46,22 +46,22 @@ pub(super) async fn ask(visit: &PageVisit, name: &str) -> Result<Response, Gatew
         let text = "Somebody else than who added or last moved this server releases it, with the role operator or admin.";
         return Err(GatewayError::Forbidden(text.to_owned()));
     }
-    let waiting = waiting_at(visit, &server.name);
+    let (waiting, offers) = (waiting_at(visit, &server.name), offers::waiting_at(visit, &server.name));
     let named = match waiting {
         Some(0) => String::new(),
         _ => names_of_waiting(visit, &server.name).await?,
     };
     let asked = ActQuestion {
         act: format!("Release {} from quarantine", server.name),
-        says: consequences(&server, waiting, &named).into(),
+        says: consequences(&server, (waiting, offers), &named).into(),
         keep: "Keep it in quarantine",
         verb: "unquarantine",
     };
     question::ask(visit, server.name, asked).await
 }
 
-/// Returns what a release of a server does, at which this number of tools waits. `named`: names of some of them, in brackets.
-fn consequences(server: &ServerView, waiting: Option<usize>, named: &str) -> String {
+/// Returns what a release of a server does, at which these numbers of tools, and of prompts and resources, wait. `named`: names of some of them, in brackets.
+fn consequences(server: &ServerView, (waiting, offers): (Option<usize>, usize), named: &str) -> String {
     const THEN: &str = "Agents can call its approved tools from then on.";
     match waiting {
         Some(0) if !server.baselined => {
@@ -69,17 +69,27 @@ fn consequences(server: &ServerView, waiting: Option<usize>, named: &str) -> Str
              from then on."
                 .to_owned()
         }
-        Some(0) => format!("No definition waits. {THEN}"),
+        Some(0) if offers == 0 => format!("No definition waits. {THEN}"),
+        Some(0) if !approves_all(server) => {
+            format!("No tool waits; prompts and resources that do still wait after that. {THEN}")
+        }
         waiting if approves_all(server) => {
             let tools = match waiting {
                 None => "Definitions of tools that wait are".to_owned(),
+                Some(0) => "No tool waits. The definitions of its prompts and resources that wait are".to_owned(),
                 Some(1) => format!("The definition of 1 tool that waits{named} is"),
                 Some(number) => format!("The definitions of {number} tools that wait{named} are"),
             };
             let when = if server.enabled { "you press" } else { "the server is enabled" };
+            let offers = match offers {
+                _ if waiting == Some(0) => String::new(),
+                0 => String::new(),
+                1 => " So is that of 1 prompt or resource.".to_owned(),
+                number => format!(" So are those of {number} prompts and resources."),
+            };
             format!(
-                "{tools} approved, as offered when {when}, and agents can call the tools from then on. Read them first, on the page \
-                 of the server. Blocked tools stay blocked."
+                "{tools} approved, as offered when {when}, and agents can call the tools from then on.{offers} Read them first, on the page \
+                 of the server. What is blocked stays blocked."
             )
         }
         None => format!("Tools whose definitions wait{named} still wait after that: each is approved on its page. {THEN}"),
@@ -110,7 +120,7 @@ mod tests {
     fn a_release_says_what_becomes_of_definitions_that_wait() {
         let says = |(baselined, auto_approve): (bool, bool), waiting: Option<usize>| {
             let server = ServerView { baselined, auto_approve, ..ServerView::example() };
-            consequences(&server, waiting, if waiting == Some(0) { "" } else { " (t)" })
+            consequences(&server, (waiting, 0), if waiting == Some(0) { "" } else { " (t)" })
         };
         for takes in [(false, false), (false, true), (true, true)] {
             assert!(
@@ -131,5 +141,11 @@ mod tests {
         );
         assert!(two.starts_with("2 tools (t) still wait after that: each is approved"), "{two}");
         assert!(some.contains("still wait after that"), "{some}");
+        let with_offers = |baselined, waiting| {
+            let server = ServerView { baselined, ..ServerView::example() };
+            consequences(&server, (Some(waiting), 2), "")
+        };
+        assert!(with_offers(false, 1).contains("So are those of 2 prompts and resources."));
+        assert!(with_offers(true, 0).starts_with("No tool waits; prompts and resources that do still wait"));
     }
 }

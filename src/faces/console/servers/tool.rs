@@ -66,6 +66,8 @@ struct ToolPage {
     /// Link to a try of the tool; `None` for visitors who cannot call it.
     trial: Option<String>,
     is_waiting: bool,
+    /// True if the page compares the definition with the approved one: where it waits, and where it is blocked and differs.
+    is_compared: bool,
     /// Number of other tools of the server that wait for a decision.
     others_waiting: usize,
 }
@@ -134,6 +136,7 @@ fn described(visit: &PageVisit, (server, may_approve): (&str, bool), tool: &Tool
         trial: may_try.then(|| trial::href_of(&canonical)),
         definition,
         is_waiting,
+        is_compared: is_waiting || (is_blocked && tool.approved_pin.as_ref() != Some(&tool.pin)),
         others_waiting: waiting_at(visit, server).unwrap_or_default().saturating_sub(usize::from(is_waiting)),
     }
 }

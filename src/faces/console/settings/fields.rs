@@ -61,7 +61,7 @@ impl SettingField {
     ) -> Option<Self> {
         let member = read.get(name)?;
         let value = member.get("value")?;
-        let origin = member.get("origin")?.as_str()?.to_owned();
+        let origin = origin_of(read, name)?.to_owned();
         let is_inherited = !own.contains_key(name);
         let is_idle = !is_inherited && origin != whose.origin();
         let own = value_of_form(own.get(name).unwrap_or(&Value::Null));
@@ -122,6 +122,11 @@ fn value_of_form(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
+}
+
+/// Returns the level that sets the value in force of a setting; `None` for one that was not read back.
+pub(super) fn origin_of<'a>(read: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    read.get(name)?.get("origin")?.as_str()
 }
 
 /// Returns the values that are set for the tenant, or the key, itself, as the API has them.

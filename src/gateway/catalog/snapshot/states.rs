@@ -57,9 +57,9 @@ impl Catalog {
                 PinState::Blocked => &mut state.blocked,
             } += 1;
         }
-        for offer in self.offers().waiting() {
-            if let Some(state) = states.get_mut(&offer.server.name) {
-                state.waiting_offers += 1;
+        for server in self.servers() {
+            if let Some(state) = states.get_mut(&server.name) {
+                state.waiting_offers = self.offers().waiting_at(server.id);
             }
         }
         states
