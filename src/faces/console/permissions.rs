@@ -191,12 +191,14 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     };
     let remembered = one.and_then(|view| remembered_by(visit, view, (&grants, has_more_grants)));
     let refused = remembered.or_else(|| cooled.map(|until| decided::cooldown(visit, until)));
-    let is_cancelled = |view: &&ConsentView| view.row.state == ConsentState::Cancelled;
-    let ender = match one.filter(is_cancelled) {
+    let may_be_of_turn = |view: &&ConsentView| {
+        [ConsentState::Cancelled, ConsentState::Unknown].iter().any(|state| view.row.state == *state)
+    };
+    let ender = match one.filter(may_be_of_turn) {
         Some(view) => consent.ended_by(visit.caller(), view).await?.map(|ender| TurnEnd {
             href: href_of(ender.id),
             owner: ender.owner,
-            at: view.row.ended_at.map(|at| Moment::new(at, visit.now())),
+            at: ender.at.map(|at| Moment::new(at, visit.now())),
             comment: ender.comment,
         }),
         None => None,

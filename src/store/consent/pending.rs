@@ -1,9 +1,11 @@
 //! Numbers of permission requests: those that wait, and those that end with a turn.
 
+use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::{ConsentRow, principal};
+use crate::domain::consent::ConsentState;
 use crate::domain::id::{KeyId, TenantId};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::{Store, StoreError};
@@ -55,6 +57,8 @@ pub struct TurnEnder {
     pub owner: Option<String>,
     /// Comment on the decision; `None` without one.
     pub comment: Option<String>,
+    /// Time at which the turn was ended.
+    pub at: Option<DateTime<Utc>>,
 }
 
 impl Store {
@@ -98,7 +102,7 @@ impl Store {
         Ok(count)
     }
 
-    /// Returns the request whose decision ended the turn of another one; `None` if that is not known.
+    /// Returns the request whose decision ended the turn of another one, or cut its call off while that was under way; `None` if that is not known.
     ///
     /// # Errors
     /// The database is out of reach or fails.
@@ -109,14 +113,20 @@ impl Store {
     ) -> Result<Option<TurnEnder>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let found = sqlx::query_as(
-            "select id, decided_owner as owner, comment from consent_requests
-             where tenant_id = $1 and principal = $2 and ended_at = $3 and decision = 'cancel_turn' and id <> $4
-               and created_at > $3 - interval '2 days' limit 1",
+            "select id, decided_owner as owner, comment, ended_at as at from consent_requests
+             where tenant_id = $1 and principal = $2 and decision = 'cancel_turn' and id <> $4
+               and created_at > $3 - interval '2 days'
+               and (ended_at = $3 or $5 and ended_at between $6 and $3
+                   and (session_id is null or $7::text is null or session_id = $7))
+             order by ended_at limit 1",
         )
         .bind(tenant.0)
         .bind(row.principal)
         .bind(row.ended_at)
         .bind(row.id)
+        .bind(row.state == ConsentState::Unknown)
+        .bind(row.decided_at)
+        .bind(&row.session_id)
         .fetch_optional(&mut *tx)
         .await?;
         tx.commit().await?;

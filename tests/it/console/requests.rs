@@ -600,3 +600,29 @@ async fn a_card_says_when_a_block_its_server_or_the_limits_of_its_key_refuse_the
         }
     }
 }
+
+#[tokio::test]
+async fn the_page_of_a_call_that_the_end_of_its_turn_cut_off_says_who_ended_it() {
+    let stage = Stage::start().await;
+    let tools = vec![Tool::writes("writer"), Tool::writes("slow").says(Say::Hang)];
+    let (tenant, upstream) = asking(&stage, json!([]), tools).await;
+    let agent = tenant.agent().await;
+    let approver = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
+    let visitor = Visitor::with_key(&stage.gateway, &approver).await;
+    let slow = async || Mcp::bare(&agent).run("write", "zoo:slow", &json!({})).await;
+    let refused = slow().await.refused("consent_pending");
+    let id = refused["consent_id"].as_str().unwrap_or_else(|| panic!("{refused}")).to_owned();
+    visitor.post(&decision_of(&id), &[("decision", "allow_once")]).await.expect(303);
+    let other = asked(&agent, &json!({})).await;
+    let end = async {
+        settle(1, SOON, async || upstream.counts().calls).await;
+        visitor.post(&decision_of(&other), &[("decision", "cancel_turn")]).await.expect(303);
+    };
+    let (cut_off, ()) = tokio::join!(slow(), end);
+    cut_off.refused("turn_cancelled");
+    let page = async || visitor.get(&path_of(&id)).await.text;
+    settle(true, SOON, async || page().await.contains(">unknown")).await;
+    let page = page().await;
+    assert!(attributes(&page, "href").contains(&path_of(&other)), "{page}");
+    assert!(page.contains("another request</a> by eva, <time"), "{page}");
+}
