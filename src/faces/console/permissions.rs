@@ -197,6 +197,7 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
     let ender = match one.filter(may_be_of_turn) {
         Some(view) => consent.ended_by(visit.caller(), view).await?.map(|ender| TurnEnd {
             href: href_of(ender.id),
+            was_under_way: view.row.state == ConsentState::Unknown,
             owner: ender.owner,
             at: ender.at.map(|at| Moment::new(at, visit.now())),
             comment: ender.comment,

@@ -2,6 +2,7 @@
 
 use super::marked::is_marked;
 use crate::domain::json::JsonFault;
+use crate::domain::unseen::{is_unseen, with_marked_lookalikes};
 
 /// Longest text that is shown whole, in bytes.
 const LONG_BYTES_MAX: usize = 256 * 1024;
@@ -56,29 +57,36 @@ pub(super) fn short_told(told: &str, chars_max: usize) -> String {
     text
 }
 
-/// Returns JSON with letters and digits in the place of their escapes, such as `\u00fc`: some clients escape all that is not ASCII. Other
-/// characters stay escaped.
-pub(super) fn with_letters(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
+/// Returns JSON as a person reads it: with letters and digits in the place of their escapes, such as `\u00fc`, since some clients escape all that is
+/// not ASCII, and with marks for letters that pass for Latin ones. Other characters stay escaped.
+pub(super) fn readable(json: &str) -> String {
+    let (mut out, mut words) = (String::with_capacity(json.len()), String::new());
     let mut rest = json;
     while let Some(at) = rest.find('\\') {
         let (before, escape) = rest.split_at(at);
-        out.push_str(before);
-        let code = escape.strip_prefix("\\u").and_then(|code| u32::from_str_radix(code.get(..4)?, 16).ok());
-        let letter = code.and_then(char::from_u32).filter(|c| c.is_alphanumeric() && !c.is_ascii());
-        // a backslash and what it escapes stay together
-        let next = escape.chars().nth(1).map_or(0, char::len_utf8);
-        let length = match letter {
+        words.push_str(before);
+        let digits = escape.strip_prefix("\\u").and_then(|code| code.get(..4));
+        let digits = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let code = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let is_shown = |c: &char| c.is_alphanumeric() && !c.is_ascii() && !is_unseen(*c);
+        let length = match code {
             Some(_) => 6,
-            None => 1 + next,
+            // a backslash and what it escapes stay together
+            None => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
         };
-        match letter {
-            Some(letter) => out.push(letter),
-            None => out.push_str(escape.get(..length).unwrap_or_default()),
+        match code.and_then(char::from_u32).filter(is_shown) {
+            Some(letter) => words.push(letter),
+            None => {
+                // the letters of an escape are none of the word behind it
+                out.push_str(&with_marked_lookalikes(&words));
+                words.clear();
+                out.push_str(escape.get(..length).unwrap_or_default());
+            }
         }
         rest = escape.get(length..).unwrap_or_default();
     }
-    out.push_str(rest);
+    words.push_str(rest);
+    out.push_str(&with_marked_lookalikes(&words));
     out
 }
 
@@ -181,15 +189,19 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_shown_in_the_place_of_their_escapes() {
+    fn json_is_shown_as_a_person_reads_it() {
         for (json, expected) in [
             (r#"{"a":"Gr\u00fc\u00df\n\u202e\u0041\"}"#, r#"{"a":"Grüß\n\u202e\u0041\"}"#),
             (r#""\\u00fc \u00f"#, r#""\\u00fc \u00f"#),
-            (r#""\ud83d\ude00\u0430""#, r#""\ud83d\ude00\u{430}""#),
+            (r#""\ud83d\ude00 \u3164""#, r#""\ud83d\ude00 \u3164""#),
             ("\\", "\\"),
+            // words of one script stay words, also behind an escape
+            ("\"привет\\nпривет\\t\\\"привет\"", "\"привет\\nпривет\\t\\\"привет\""),
+            (r#""\u00ab\u041e\u0442\u0447\u00bb""#, "\"\\u00abОтч\\u00bb\""),
+            ("\"\\nп\u{430}ypal\"", "\"\\n<U+043F><U+0430>ypal\""),
+            (r#""\u0430dmin@example.com""#, "\"<U+0430>dmin@example.com\""),
         ] {
-            let expected = expected.replace("\\u{430}", "\u{430}");
-            assert_eq!(with_letters(json), expected, "{json}");
+            assert_eq!(readable(json), expected, "{json}");
         }
     }
 

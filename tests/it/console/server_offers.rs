@@ -243,7 +243,7 @@ async fn what_another_server_offers_too_waits_as_well_and_a_release_names_all_th
     let list = visitor.get(&format!("{LIST}?state=waiting")).await.text;
     assert_eq!(links(&list).len(), 3, "{list}");
     assert_eq!(
-        list.matches("Agents get it from first, which has offered this URI for longer.").count(),
+        list.matches("No agent gets it from here: first goes first with this URI.").count(),
         2,
         "{list}"
     );

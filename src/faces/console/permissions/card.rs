@@ -8,11 +8,10 @@ use crate::domain::person::OnePerson;
 use crate::domain::policy::{Assurance, PolicyLayer, PolicyMode};
 use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
-use crate::domain::unseen::with_marked_lookalikes;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
-use crate::faces::console::text::{LongText, short_told, with_letters};
+use crate::faces::console::text::{LongText, readable, short_told};
 use crate::gateway::{ConsentView, RequestedTool};
 use crate::store::Stored;
 
@@ -45,6 +44,8 @@ pub(super) struct DecisionButton {
 pub(super) struct TurnEnd {
     /// Link to that request.
     pub(super) href: String,
+    /// True if the call was let through before.
+    pub(super) was_under_way: bool,
     /// Person who decided; `None` if that is not known.
     pub(super) owner: Option<String>,
     /// Time at which the turn was ended; `None` if that is not known.
@@ -187,7 +188,7 @@ impl RequestCard {
             key_id: key_id.unwrap_or_default(),
             risk: view.risk.as_str(),
             details: view.details(language),
-            arguments: LongText::of(&with_marked_lookalikes(&with_letters(&row.arguments))),
+            arguments: LongText::of(&readable(&row.arguments)),
             was_cut: row.was_cut,
             is_long: is_long(view) && is_pending,
             is_late: is_pending && (row.expires_at - visit.now()).num_seconds() < LAST_S,
@@ -255,7 +256,7 @@ fn asked_by(visit: &PageVisit, view: &ConsentView) -> String {
 /// Returns whether the arguments of a request go on beyond what is in sight on a phone.
 fn is_long(view: &ConsentView) -> bool {
     let width = |c: char| if c.is_ascii() { 1 } else { 2 };
-    view.row.arguments.chars().map(width).sum::<usize>() > IN_SIGHT_CHARS_MAX
+    readable(&view.row.arguments).chars().map(width).sum::<usize>() > IN_SIGHT_CHARS_MAX
 }
 
 /// Returns the seconds after which a card is to be shown anew, `left_s` before the end of its time.

@@ -37,7 +37,7 @@ struct OfferLine {
     state: &'static str,
     tone: &'static str,
     is_waiting: bool,
-    /// Server that has offered the same URI for longer; `None` if there is none.
+    /// Server that goes first with the same URI; `None` if there is none.
     shadowed_by: Option<String>,
 }
 

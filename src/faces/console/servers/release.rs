@@ -64,7 +64,7 @@ pub(super) async fn ask(visit: &PageVisit, name: &str) -> Result<Response, Gatew
 fn consequences(server: &ServerView, (waiting, offers): (Option<usize>, usize), named: &str) -> String {
     const THEN: &str = "Agents can call its approved tools from then on.";
     match waiting {
-        Some(0) if !server.baselined => {
+        Some(0) if !server.baselined && offers == 0 => {
             "No definition is known yet. Those of its first listing are approved, whatever they are, and agents can call the tools \
              from then on."
                 .to_owned()
@@ -146,6 +146,13 @@ mod tests {
             consequences(&server, (Some(waiting), 2), "")
         };
         assert!(with_offers(false, 1).contains("So are those of 2 prompts and resources."));
+        let alone = with_offers(false, 0);
+        assert!(
+            alone.starts_with(
+                "No tool waits. The definitions of its prompts and resources that wait are approved"
+            ),
+            "{alone}"
+        );
         assert!(with_offers(true, 0).starts_with("No tool waits; prompts and resources that do still wait"));
     }
 }
