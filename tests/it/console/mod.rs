@@ -19,6 +19,7 @@ mod policy;
 mod policy_replay;
 mod provider;
 mod real_provider;
+mod remembered;
 mod requests;
 mod server_changes;
 mod server_forms;
@@ -30,6 +31,7 @@ mod story;
 mod tenants;
 mod times;
 mod trial;
+mod turn_ends;
 mod widths;
 
 use crate::support::{Api, Gateway, Idp, Stage, Tenant, Visitor};

@@ -1,4 +1,4 @@
-//! Permission requests in lists, after ends of turns, beside remembered decisions, and about tools that are gone.
+//! Permission requests in lists, in records, and on cards that say when no answer lets their call run.
 
 use std::time::Duration;
 
@@ -67,68 +67,6 @@ async fn what_one_decided_is_listed_by_the_time_of_the_decision() {
     assert_eq!(found, [1, 0, 2].map(|at| path_of(&ids[at])));
     let any = visitor.get("/console/permissions?state=any").await.text;
     assert_eq!(listed(&any), [3, 2, 1, 0].map(|at| path_of(&ids[at])), "by the time of the ask: {any}");
-}
-
-#[tokio::test]
-async fn the_end_of_a_turn_says_until_when_and_how_many_requests_ended() {
-    let stage = Stage::start().await;
-    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
-    let agent = tenant.agent().await;
-    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
-    let mut ids = Vec::new();
-    for n in 0..3 {
-        ids.push(asked(&agent, &json!({"n": n})).await);
-    }
-    // what another key asks is no part of the turn
-    let elsewhere = asked(&tenant.agent().await, &json!({})).await;
-    let end = async |id: &str| {
-        let done = visitor.post(&decision_of(id), &[("decision", "cancel_turn")]).await;
-        visitor.get(done.header("location")).await.text
-    };
-    for (id, says) in
-        [(&ids[1], "Ends this request and 2 others now."), (&elsewhere, "Ends this request alone now.")]
-    {
-        let before = visitor.get(&path_of(id)).await.text;
-        assert!(before.contains(says), "{says}: {before}");
-    }
-    let page = end(&ids[1]).await;
-    for says in ["2 other requests of the turn ended with it", "refused until 2"] {
-        assert!(page.contains(says), "{says}: {page}");
-    }
-    assert!(page.contains(&path_of(&elsewhere)), "{page}");
-    let list = visitor.get("/console/permissions?state=cancelled").await.text;
-    assert_eq!(list.matches("Ended with its turn: ").count(), 2, "{list}");
-    assert_eq!(list.matches("Denied, and the agent&#39;s turn stopped: ").count(), 1, "{list}");
-    let ended = visitor.get(&path_of(&ids[0])).await.text;
-    assert!(ended.contains("its turn was ended: calls of it that ask are refused until 2"), "{ended}");
-    assert!(end(&elsewhere).await.contains("No other request of the turn was open"));
-}
-
-#[tokio::test]
-async fn the_page_of_a_refused_call_says_what_a_remembered_decision_does_to_it() {
-    let stage = Stage::start().await;
-    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
-    let agent = tenant.agent().await;
-    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
-    let decide = async |id: &str, decision: &str| {
-        visitor.post(&decision_of(id), &[("decision", decision)]).await.expect(303);
-    };
-    let mut ids = Vec::new();
-    for n in 0..3 {
-        ids.push(asked(&agent, &json!({"n": n})).await);
-    }
-    decide(&ids[0], "reject_once").await;
-    let page = visitor.get(&path_of(&ids[0])).await.text;
-    assert!(page.contains("and asks again after that"), "{page}");
-    decide(&ids[1], "allow_always").await;
-    let done = visitor.post(&decision_of(&ids[2]), &[("decision", "reject_once")]).await;
-    let notice = visitor.get(done.header("location")).await.text;
-    assert!(notice.contains("stays refused as long as that decision holds"), "{notice}");
-    assert!(!notice.contains("asks again after that"), "{notice}");
-    for (id, says) in [(&ids[0], "lets it run"), (&ids[2], "stays refused as long as that decision holds")] {
-        let page = visitor.get(&path_of(id)).await.text;
-        assert!(page.contains(says) && !page.contains("asks again after that"), "{says}: {page}");
-    }
 }
 
 #[tokio::test]
@@ -213,30 +151,6 @@ async fn the_record_of_a_call_says_what_became_of_its_request() {
 }
 
 #[tokio::test]
-async fn a_remembered_decision_is_named_only_where_it_lets_the_call_run() {
-    let stage = Stage::start().await;
-    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
-    let agent = tenant.key(&json!({"role": "agent", "owner": "robot", "name": "night run"})).await;
-    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
-    let (first, alike) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
-    let riskier = asked(&agent, &json!({"force": true})).await;
-    let page = visitor.get(&path_of(&first)).await.text;
-    assert!(page.contains("run without asking up to risk moderate, whatever"), "{page}");
-    let done = visitor.post(&decision_of(&first), &[("decision", "allow_always")]).await;
-    let page = visitor.get(done.header("location")).await.text;
-    for says in [
-        "by this key as write up to risk moderate run without asking",
-        "up to risk moderate</span>",
-        "key night run",
-    ] {
-        assert!(page.contains(says), "{says}: {page}");
-    }
-    let runs = "A remembered decision";
-    assert!(visitor.get(&path_of(&alike)).await.text.contains(runs));
-    assert!(!visitor.get(&path_of(&riskier)).await.text.contains(runs), "it waits all the same");
-}
-
-#[tokio::test]
 async fn a_card_says_that_a_remembered_decision_or_the_policy_refuses_its_call() {
     let stage = Stage::start().await;
     let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
@@ -282,34 +196,6 @@ async fn a_card_says_that_a_remembered_decision_or_the_policy_refuses_its_call()
     tenant.platform.ask(Method::PUT, "/api/v1/policy", Some(&body)).await.expect(200);
     let page = visitor.get(&path_of(&third)).await.text;
     assert!(!page.contains("The policy refuses such calls by now"), "{page}");
-}
-
-#[tokio::test]
-async fn the_end_of_a_turn_leaves_who_had_allowed_a_call() {
-    let stage = Stage::start().await;
-    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
-    let agent = tenant.agent().await;
-    let (first, second) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
-    let approver = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
-    let visitor = Visitor::with_key(&stage.gateway, &approver).await;
-    visitor.post(&decision_of(&first), &[("decision", "allow_once")]).await.expect(303);
-    let admin = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
-    let comment = ("comment", "too much at once");
-    let ended = admin.post(&decision_of(&second), &[("decision", "cancel_turn"), comment]).await;
-    assert!(
-        admin.get(ended.header("location")).await.text.contains("1 other request of the turn ended with it")
-    );
-    let page = visitor.get(&path_of(&first)).await.text;
-    assert!(attributes(&page, "href").contains(&path_of(&second)), "{page}");
-    assert!(page.contains("with the comment: too much at once"), "{page}");
-    assert!(!visitor.get(&path_of(&second)).await.text.contains("Its turn was ended with"));
-    assert!(
-        page.contains("Allowed once: eva, over console (ended with its turn before it ran), <time"),
-        "{page}"
-    );
-    assert!(page.contains("its turn was ended: calls of it that ask are refused until "), "{page}");
-    let mine = visitor.get("/console/permissions?state=decided_by_me").await.text;
-    assert!(mine.contains(&path_of(&first)), "{mine}");
 }
 
 #[tokio::test]
@@ -380,99 +266,6 @@ async fn requests_are_filtered_by_tool_owner_and_risk() {
 }
 
 #[tokio::test]
-async fn the_page_of_a_remembered_decision_says_what_ran_because_of_it() {
-    let stage = Stage::start().await;
-    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
-    let agent = tenant.agent().await;
-    let approver = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
-    let visitor = Visitor::with_key(&stage.gateway, &approver).await;
-    let run = async |n: u8| Mcp::bare(&agent).run("write", "zoo:writer", &json!({ "n": n })).await;
-    let (first, second) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
-    let page = visitor.get(&path_of(&first)).await.text;
-    assert!(
-        page.contains("as write, and those that wait now, run without asking up to risk moderate"),
-        "{page}"
-    );
-    let done = visitor.post(&decision_of(&first), &[("decision", "allow_always")]).await;
-    let notice = visitor.get(done.header("location")).await.text;
-    let grant = tenant.platform.items("/api/v1/consent/grants").await.remove(0);
-    let link = format!("#grant-{}", grant["id"].as_str().unwrap());
-    assert!(attributes(&notice, "href").contains(&link), "{link}: {notice}");
-    assert!(notice.contains(&format!("<tr id=\"{}\">", link.trim_start_matches('#'))), "{notice}");
-    assert!(visitor.get(&path_of(&first)).await.text.contains("no other call ran because of it, by the log"));
-    for n in [2, 4] {
-        run(n).await.ok();
-    }
-    // calls that do not run do not count
-    tenant.platform.patch("/api/v1/servers/zoo", &json!({"enabled": false})).await.expect(200);
-    run(5).await.refused("server_disabled");
-    tenant.platform.patch("/api/v1/servers/zoo", &json!({"enabled": true})).await.expect(200);
-    let counted = async || {
-        let page = visitor.get(&path_of(&first)).await.text;
-        page.contains("2 other calls ran because of it")
-    };
-    settle(true, SOON, counted).await;
-    // the request that waited was answered by what is remembered
-    let page = visitor.get(&path_of(&second)).await.text;
-    let says = "No answer was needed any more: a decision that was remembered let the call run when the agent repeated it";
-    assert!(page.to_lowercase().contains(&says.to_lowercase()), "{page}");
-    let list = visitor.get("/console/permissions?state=lapsed").await.text;
-    assert!(list.contains("A remembered decision let the call run"), "{list}");
-    assert!(list.contains("or a remembered decision made an answer needless"), "{list}");
-    let auditor = Visitor::with_key(&stage.gateway, &tenant.auditor().await).await;
-    let record =
-        tenant.records(&format!("type=tool_call&status=success&consent_id={first}"), 2).await.remove(0);
-    let page = auditor.get(&format!("/console/activity/{}", record["id"].as_str().unwrap())).await.text;
-    assert!(
-        page.contains("Allowed by eva, over console, for this tool: the decision was remembered"),
-        "{page}"
-    );
-    // its own call never ran, and others did
-    let revoke = format!("/console/consent/grants/{}/revoke", grant["id"].as_str().unwrap());
-    visitor.post(&revoke, &[]).await.expect(303);
-    let page = visitor.get(&path_of(&first)).await.text;
-    for says in
-        ["his very call was not run: the decision that was remembered", "2 other calls ran because of it"]
-    {
-        assert!(page.contains(says), "{says}: {page}");
-    }
-    let agent = Visitor::with_key(&stage.gateway, &agent).await;
-    assert!(!agent.get(&path_of(&first)).await.text.contains("because of it"), "counts are for who sees all");
-}
-
-#[tokio::test]
-async fn a_call_that_was_allowed_runs_under_a_remembered_decision_too_and_its_page_says_one_thing() {
-    let stage = Stage::start().await;
-    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
-    let agent = tenant.agent().await;
-    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
-    let (first, second) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
-    let allowed = visitor.post(&decision_of(&second), &[("decision", "allow_once")]).await;
-    let page = visitor.get(&path_of(&second)).await.text;
-    assert!(page.contains("until then a rule that denies the call, or revoking the key"), "{page}");
-    visitor.post(&decision_of(&first), &[("decision", "allow_always")]).await.expect(303);
-    let notice = visitor.get(allowed.header("location")).await.text;
-    assert!(notice.contains("a remembered decision allows this tool already"), "{notice}");
-    assert!(!notice.contains("the same call runs once"), "{notice}");
-    let page = visitor.get(&path_of(&second)).await.text;
-    assert!(page.contains("a person allowed the call, and it has not run yet"), "{page}");
-    assert!(page.contains("the same call runs without asking") && !page.contains("runs once"), "{page}");
-    // its own call is none of the others
-    for n in [1, 1] {
-        Mcp::bare(&agent).run("write", "zoo:writer", &json!({ "n": n })).await.ok();
-    }
-    let counted =
-        async || visitor.get(&path_of(&first)).await.text.contains("1 other call ran because of it");
-    settle(true, SOON, counted).await;
-    Mcp::bare(&agent).run("write", "zoo:writer", &json!({"n": 2})).await;
-    let page = async || visitor.get(&path_of(&second)).await.text;
-    settle(true, SOON, async || page().await.contains(">succeeded")).await;
-    let page = page().await;
-    assert!(page.contains("the same call runs without asking as long as that decision holds"), "{page}");
-    assert!(!page.contains("asks again"), "{page}");
-}
-
-#[tokio::test]
 async fn nothing_invites_to_allow_a_call_whose_arguments_are_not_in_sight() {
     let stage = Stage::start().await;
     let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
@@ -494,35 +287,6 @@ async fn nothing_invites_to_allow_a_call_whose_arguments_are_not_in_sight() {
         page.matches("an allowed call has to be repeated by the agent before the end as well").count(),
         2
     );
-}
-
-#[tokio::test]
-async fn the_end_of_a_turn_is_told_with_its_time_and_in_the_past() {
-    let stage = Stage::start().await;
-    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
-    let agent = tenant.agent().await;
-    let (first, second) = (asked(&agent, &json!({"n": 1})).await, asked(&agent, &json!({"n": 2})).await);
-    let (ann, eva) = (
-        tenant.key(&json!({"role": "approver", "owner": "ann"})).await,
-        tenant.key(&json!({"role": "approver", "owner": "eva"})).await,
-    );
-    let ann = Visitor::with_key(&stage.gateway, &ann).await;
-    ann.post(&decision_of(&first), &[("decision", "allow_once")]).await.expect(303);
-    let eva = Visitor::with_key(&stage.gateway, &eva).await;
-    eva.post(&decision_of(&second), &[("decision", "cancel_turn")]).await.expect(303);
-    let page = ann.get(&path_of(&first)).await.text;
-    assert!(
-        page.contains("Allowed once: ann, over console (ended with its turn before it ran), <time"),
-        "{page}"
-    );
-    assert!(page.contains("another request</a> by eva, <time"), "{page}");
-    assert!(page.contains("calls of it that ask are refused until "), "{page}");
-    sqlx::query("update consent_requests set ended_at = ended_at - interval '1 hour', created_at = created_at - interval '2 hours'")
-        .execute(&mut stage.database.connect().await)
-        .await
-        .unwrap();
-    let page = ann.get(&path_of(&first)).await.text;
-    assert!(page.contains("its turn was ended; the same call asks again"), "{page}");
 }
 
 #[tokio::test]
@@ -599,30 +363,4 @@ async fn a_card_says_when_a_block_its_server_or_the_limits_of_its_key_refuse_the
             settle(false, SOON, async || visitor.get(&path_of(&id)).await.text.contains(says)).await;
         }
     }
-}
-
-#[tokio::test]
-async fn the_page_of_a_call_that_the_end_of_its_turn_cut_off_says_who_ended_it() {
-    let stage = Stage::start().await;
-    let tools = vec![Tool::writes("writer"), Tool::writes("slow").says(Say::Hang)];
-    let (tenant, upstream) = asking(&stage, json!([]), tools).await;
-    let agent = tenant.agent().await;
-    let approver = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
-    let visitor = Visitor::with_key(&stage.gateway, &approver).await;
-    let slow = async || Mcp::bare(&agent).run("write", "zoo:slow", &json!({})).await;
-    let refused = slow().await.refused("consent_pending");
-    let id = refused["consent_id"].as_str().unwrap_or_else(|| panic!("{refused}")).to_owned();
-    visitor.post(&decision_of(&id), &[("decision", "allow_once")]).await.expect(303);
-    let other = asked(&agent, &json!({})).await;
-    let end = async {
-        settle(1, SOON, async || upstream.counts().calls).await;
-        visitor.post(&decision_of(&other), &[("decision", "cancel_turn")]).await.expect(303);
-    };
-    let (cut_off, ()) = tokio::join!(slow(), end);
-    cut_off.refused("turn_cancelled");
-    let page = async || visitor.get(&path_of(&id)).await.text;
-    settle(true, SOON, async || page().await.contains(">unknown")).await;
-    let page = page().await;
-    assert!(attributes(&page, "href").contains(&path_of(&other)), "{page}");
-    assert!(page.contains("another request</a> by eva, <time"), "{page}");
 }

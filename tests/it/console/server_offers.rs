@@ -8,7 +8,7 @@ use crate::support::{Stage, Tenant, Tool, Upstream, Visitor};
 
 const LIST: &str = "/console/servers/up/offers";
 
-/// One offer of each kind; `version` is part of their definitions.
+/// Offers of a server, one of each kind; `version` is part of their definitions.
 fn offers(version: &str) -> Offers {
     Offers {
         prompts: Some(vec![json!({"name": "greet", "description": version}).to_string()]),
