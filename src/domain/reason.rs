@@ -14,7 +14,7 @@ mod texts;
 
 use super::log_line;
 use super::redact::{self, Preview};
-use super::risk::{Risk, RiskFacts};
+use super::risk::{Risk, RiskFacts, RiskPlace};
 use super::text_enum::text_enum;
 use super::unseen::{is_unseen, with_marked_lookalikes};
 use super::web_page::plan::FormPlan;
@@ -28,7 +28,7 @@ const ACCEPTED_MAX: usize = 10;
 /// Longest quotation of the agent's or the author's words, in characters.
 const QUOTED_CHARS_MAX: usize = 300;
 /// Longest arguments that are shown, in bytes.
-const ARGUMENTS_BYTES_MAX: usize = 2048;
+pub const ARGUMENTS_BYTES_MAX: usize = 2048;
 /// Mark of a line feed, as [`redact::preview_marked`] writes it.
 const MARKED_BREAK: &str = "<U+000A>";
 /// Longest text of others that is looked at for a quotation, in bytes.
@@ -76,6 +76,8 @@ pub struct AskReason {
     pub risk: Risk,
     /// Masked beginning of the arguments.
     pub arguments: Preview,
+    /// Length of the arguments, in bytes.
+    pub arguments_bytes: usize,
     /// The caller's words, masked and cut; `None` if there are none.
     pub agent_says: Option<String>,
     /// The words of the tool's author, masked and cut; `None` if there are none.
@@ -92,6 +94,7 @@ impl AskReason {
             tool: one_line(tool, QUOTED_BYTES_MAX),
             risk,
             arguments: marked(facts.arguments, ARGUMENTS_BYTES_MAX),
+            arguments_bytes: facts.arguments.len(),
             agent_says: agent.and_then(quotation),
             author_says: author.and_then(quotation),
         }
@@ -132,6 +135,18 @@ pub fn details(
         lines.extend(words.map(|words| format!("{} {}", label.of(language), texts::quoted(words, language))));
     }
     lines
+}
+
+/// Returns a line for each place in the arguments that raises the risk: the reason, and what is there.
+pub fn place_lines(places: &[RiskPlace], language: Language) -> Vec<String> {
+    let line = |place: &RiskPlace| {
+        let words: Vec<String> = [&place.member, &place.excerpt]
+            .into_iter()
+            .filter_map(|text| Some(texts::quoted(&quotation(text)?, language)))
+            .collect();
+        format!("{}: {}", texts::reason(place.signal, language), words.join(": "))
+    };
+    places.iter().map(line).collect()
 }
 
 /// Makes the words of others fit for a quotation: one line, masked, cut, with marks for characters that nobody sees, and without quotation

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod names;
+mod places;
 mod signal;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use super::annotations::Tier;
 use super::operation::OperationType;
 use super::text_enum::text_enum;
 pub(super) use names::words as words_of_name;
+pub use places::{RiskPlace, risk_places};
 pub use signal::{RiskSignal, Signals};
 
 text_enum! {
@@ -107,7 +109,7 @@ impl Risk {
                 signals.add(signal);
             }
         }
-        arguments::add(facts.arguments, names::runs_commands(facts.name), &mut signals);
+        arguments::scan(facts.arguments, names::runs_commands(facts.name), &mut signals);
         Risk { level: signals.level(), signals }
     }
 }

@@ -49,8 +49,8 @@ pub use connect::{
 };
 pub use consent::{
     Consent, ConsentBoard, ConsentEnd, ConsentHeard, ConsentMeasures, ConsentNews, ConsentView,
-    DecideRequest, Deciding, Deliveries, LET_THROUGH_MAX, RequestedTool, ShownConsent, WebhookRequest,
-    next_consent_poll,
+    DecideRequest, Deciding, Deliveries, LET_THROUGH_MAX, RequestedTool, ShownConsent, TurnReach,
+    WebhookRequest, next_consent_poll,
 };
 pub use credentials::{FieldSecrets, Headers};
 pub use error::GatewayError;

@@ -250,6 +250,11 @@ pub fn risk_reasons(risk: Risk, language: Language) -> Vec<&'static str> {
     risk.signals.iter().map(|found| signal(found).of(language)).collect()
 }
 
+/// Returns the reason that a signal is as a line of its own, without a full stop.
+pub(super) fn reason(found: RiskSignal, language: Language) -> String {
+    capital(signal(found).of(language))
+}
+
 /// Returns the reason that a signal is, without a full stop.
 fn signal(signal: RiskSignal) -> Wording {
     match signal {

@@ -82,20 +82,39 @@ impl Token {
     }
 }
 
-/// Adds the signals of the arguments to `signals`. `are_commands` is true if the tool runs its strings as commands.
-pub(super) fn add(arguments: &str, are_commands: bool, signals: &mut Signals) {
-    let mut scan = Scan { lexer: Lexer::new(arguments), signals, words: Words::default() };
+/// Reader of what a scan of arguments finds.
+pub(super) trait Finds {
+    /// Takes the next text, a value of the member `member` or of a list in it.
+    fn reads(&mut self, member: &str, text: &str);
+
+    /// Takes a signal that is in this text, at the byte `at` or before it.
+    fn finds(&mut self, signal: RiskSignal, at: usize);
+}
+
+impl Finds for Signals {
+    fn reads(&mut self, _member: &str, _text: &str) {}
+
+    fn finds(&mut self, signal: RiskSignal, _at: usize) {
+        self.add(signal);
+    }
+}
+
+/// Tells the signals of the arguments. `are_commands` is true if the tool runs its strings as commands.
+pub(super) fn scan(arguments: &str, are_commands: bool, found: &mut impl Finds) {
+    let mut scan = Scan { lexer: Lexer::new(arguments), found, words: Words::default(), at: 0 };
     // the text was checked; what is broken has no meaning to be found
     drop(scan.value("", are_commands));
 }
 
-struct Scan<'a, 's> {
+struct Scan<'a, 'f, F> {
     lexer: Lexer<'a>,
-    signals: &'s mut Signals,
+    found: &'f mut F,
     words: Words,
+    /// Byte of the text up to which it was read.
+    at: usize,
 }
 
-impl Scan<'_, '_> {
+impl<F: Finds> Scan<'_, '_, F> {
     /// Reads a value, of the member `name`. Recursion ends because the check bounds the depth.
     fn value(&mut self, name: &str, is_command: bool) -> Result<(), JsonFault> {
         self.lexer.skip_space();
@@ -104,13 +123,14 @@ impl Scan<'_, '_> {
             Some(b'[') => self.array(name, is_command)?,
             Some(b'"') => {
                 let text = self.lexer.string()?.unescape();
-                self.text(&text, is_command);
+                self.text(name, &text, is_command);
             }
             _ => {
                 let start = self.lexer.pos();
                 self.lexer.scalar()?;
                 if self.lexer.slice(start..self.lexer.pos()) == "true" && is_any(name, &FORCING) {
-                    self.signals.add(RiskSignal::Force);
+                    self.found.reads(name, "true");
+                    self.found.finds(RiskSignal::Force, 0);
                 }
             }
         }
@@ -130,7 +150,8 @@ impl Scan<'_, '_> {
             count += 1;
         }
         if count > LIST_ELEMENTS_MAX {
-            self.signals.add(RiskSignal::LongList);
+            self.found.reads(name, "");
+            self.found.finds(RiskSignal::LongList, 0);
         }
         Ok(())
     }
@@ -149,7 +170,8 @@ impl Scan<'_, '_> {
             self.lexer.skip_space();
             self.lexer.expect(b':')?;
             if is_any(&name, &MONEY) {
-                self.signals.add(RiskSignal::Money);
+                self.found.reads(&name, "");
+                self.found.finds(RiskSignal::Money, 0);
             }
             self.words = Words::default();
             self.value(&name, is_command || is_any(&name, &COMMANDS))?;
@@ -158,18 +180,20 @@ impl Scan<'_, '_> {
     }
 
     /// Looks at a text. Elements of one list are read as one command, so the words before are kept.
-    fn text(&mut self, text: &str, is_command: bool) {
+    fn text(&mut self, member: &str, text: &str, is_command: bool) {
+        self.found.reads(member, text);
+        self.at = 0;
         let is_line = is_command || !text.contains('\n');
         if text.len() <= WILDCARD_BYTES_MAX && text.contains('*') && !text.contains(char::is_whitespace) {
-            self.signals.add(RiskSignal::Wildcard);
+            self.found.finds(RiskSignal::Wildcard, self.at);
         }
         self.words.begin_statement();
         let bytes = text.as_bytes();
-        let mut at = 0;
-        while let Some(byte) = bytes.get(at) {
+        while let Some(byte) = bytes.get(self.at) {
+            let at = self.at;
             if !is_word(*byte) {
                 self.mark(text, at, is_command);
-                at += 1;
+                self.at += 1;
                 continue;
             }
             let length = bytes.iter().skip(at).take_while(|byte| is_word(**byte)).count();
@@ -182,9 +206,9 @@ impl Scan<'_, '_> {
                 self.path(token, before);
             }
             if is_command && self.words.is_hostile(word, token, before.ends_with(b"-")) {
-                self.signals.add(RiskSignal::HostileCommand);
+                self.found.finds(RiskSignal::HostileCommand, self.at);
             }
-            at += length;
+            self.at += length;
         }
         self.end_statement();
     }
@@ -196,13 +220,13 @@ impl Scan<'_, '_> {
             [b';', ..] => self.end_statement(),
             [b'=', ..] if self.words.sql == Sql::Set => self.words.sql = Sql::AllRows,
             [b':', b'/', b'/', ..] if is_private_host(host(text.get(at + 3..).unwrap_or_default())) => {
-                self.signals.add(RiskSignal::PrivateUrl);
+                self.found.finds(RiskSignal::PrivateUrl, self.at);
             }
             [b'-', b'-', ..] | [b'/', b'*', ..] => self.words.is_commented = true,
             _ => {}
         }
         if is_command && matches!(rest, [b';' | b'|' | b'&' | b'`' | b'$' | b'<' | b'>' | b'\n', ..]) {
-            self.signals.add(RiskSignal::ShellCharacters);
+            self.found.finds(RiskSignal::ShellCharacters, self.at);
             self.words.is_piped |= self.words.has_download && rest.starts_with(b"|");
         }
     }
@@ -214,14 +238,14 @@ impl Scan<'_, '_> {
             (_, Token::Alters) => Sql::Structure,
             // nothing but its place tells the statement from the word
             (_, Token::Truncate) if !words.is_begun => {
-                self.signals.add(RiskSignal::SqlStructure);
+                self.found.finds(RiskSignal::SqlStructure, self.at);
                 Sql::None
             }
             (_, Token::Delete) => Sql::Delete,
             (_, Token::Update) => Sql::Update(UPDATE_WORDS_MAX),
             (Sql::Structure, _) => {
                 if token == Token::SqlObject {
-                    self.signals.add(RiskSignal::SqlStructure);
+                    self.found.finds(RiskSignal::SqlStructure, self.at);
                 }
                 Sql::None
             }
@@ -237,7 +261,7 @@ impl Scan<'_, '_> {
 
     fn end_statement(&mut self) {
         if self.words.sql == Sql::AllRows {
-            self.signals.add(RiskSignal::SqlAllRows);
+            self.found.finds(RiskSignal::SqlAllRows, self.at);
         }
         self.words.begin_statement();
     }
@@ -253,7 +277,7 @@ impl Scan<'_, '_> {
             _ => before.ends_with(b"../"),
         };
         if is_there {
-            self.signals.add(RiskSignal::SystemPath);
+            self.found.finds(RiskSignal::SystemPath, self.at);
         }
     }
 }

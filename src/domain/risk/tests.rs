@@ -25,6 +25,32 @@ fn found(name: &str, arguments: &str) -> Vec<&'static str> {
 }
 
 #[test]
+fn places_are_members_with_the_text_around() {
+    let places = |name: &str, arguments: &str| {
+        let places = risk_places(name, arguments).into_iter();
+        places.map(|place| (place.signal.as_str(), place.member, place.excerpt)).collect::<Vec<_>>()
+    };
+    let place = |signal, member: &str, excerpt: &str| (signal, member.to_owned(), excerpt.to_owned());
+    let sql =
+        r#"{"a":{"q":"select name from the_first_table; drop table users; drop table orders"},"force":true}"#;
+    let around = "…m the_first_table; drop table users; drop table …";
+    assert_eq!(places("a:move", sql), [place("sql_structure", "q", around), place("force", "force", "true")]);
+    // a text that is cut is looked at as far as it goes
+    assert_eq!(places("a:move", r#"{"force":true,"q":"drop ta"#), [place("force", "force", "true")]);
+    let paths = r#"{"paths":["a","ä/../b"],"amount":1}"#;
+    assert_eq!(
+        places("a:move", paths),
+        [place("system_path", "paths", "ä/../b"), place("money", "amount", "")]
+    );
+    assert_eq!(
+        places("a:terminal_run", r#"{"argv":["rm","-rf"]}"#),
+        [place("hostile_command", "argv", "-rf")]
+    );
+    let many = format!(r#"{{"ids":[{{"n":0}}{}]}}"#, ",0".repeat(50));
+    assert_eq!(places("a:move", &many), [place("long_list", "ids", "")]);
+}
+
+#[test]
 fn the_default_patterns_of_r4() {
     for (name, expected) in [
         ("fs_read", "low"),

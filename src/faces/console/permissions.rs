@@ -215,7 +215,7 @@ async fn requests(visit: &PageVisit) -> Result<Response, GatewayError> {
         None => None,
     };
     let card = |view: &ConsentView| {
-        let in_turn = in_turns.get(&view.row.id).copied().unwrap_or(0);
+        let in_turn = in_turns.get(&view.row.id).copied().unwrap_or_default();
         let card = RequestCard::of(visit, view, names.get(&view.row.principal), in_turn);
         let beside = beside_grant.clone().filter(|_| is_denied(view));
         let said = beside.or_else(|| refused.clone()).or_else(|| failed.clone());

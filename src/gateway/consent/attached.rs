@@ -13,7 +13,7 @@ use super::{Consent, ConsentNews, ConsentView, DecideRequest, new_id};
 use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia, MayNotDecide};
 use crate::domain::policy::Assurance;
 use crate::domain::reason::{self, Language};
-use crate::domain::risk::{Risk, RiskSignal, Signals};
+use crate::domain::risk::{Risk, RiskSignal, Signals, risk_places};
 use crate::domain::tenant::Action;
 use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
@@ -47,6 +47,15 @@ impl ConsentView {
         let risk = Risk { level: self.risk, signals };
         let words = (row.agent_says.as_deref(), row.author_says.as_deref());
         reason::details(risk, (&row.server, &row.tool), words, language)
+    }
+
+    /// Returns a line for each place in the arguments, as far as they are shown, that raises the risk.
+    pub fn places(&self, language: Language) -> Vec<String> {
+        let row = &self.row;
+        let mut places = risk_places(&format!("{}:{}", row.server, row.tool), &row.arguments);
+        // a later release may find what the risk does not have
+        places.retain(|place| row.signals.iter().any(|signal| signal == place.signal.as_str()));
+        reason::place_lines(&places, language)
     }
 }
 

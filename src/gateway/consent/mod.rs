@@ -30,7 +30,7 @@ pub(in crate::gateway) use self::deliver::LOOK;
 pub use self::measures::{ConsentEnd, ConsentMeasures};
 pub use self::news::{ConsentHeard, ConsentNews, next_consent_poll};
 pub(in crate::gateway) use self::question::PendingAsk;
-pub use self::read::{ConsentView, LET_THROUGH_MAX, RequestedTool};
+pub use self::read::{ConsentView, LET_THROUGH_MAX, RequestedTool, TurnReach};
 pub(in crate::gateway) use self::refusals::{key_gone, turn_cancelled};
 pub(in crate::gateway) use self::run::{Permit, UsedPermit};
 pub use self::shown::ShownConsent;

@@ -34,6 +34,15 @@ pub struct ConsentView {
     pub options: Vec<ConsentDecision>,
 }
 
+/// Numbers of what the end of a request's turn would end now, beside the request itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TurnReach {
+    /// Number of other requests that wait for a person or may run.
+    pub others: i64,
+    /// Number of calls under way whose record is in the log: those on tools of tier read may be missing.
+    pub under_way: i64,
+}
+
 /// Tool of a permission request as it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestedTool {
@@ -264,7 +273,7 @@ impl Consent {
         until.map_err(|error| GatewayError::from_store(error, "permission request"))
     }
 
-    /// Returns for each of these requests, by id, how many others would end now with its turn.
+    /// Returns for each of these requests, by id, what the end of its turn would end now.
     ///
     /// # Errors
     /// As [`Consent::list`].
@@ -272,7 +281,7 @@ impl Consent {
         &self,
         caller: &Caller,
         views: &[&ConsentView],
-    ) -> Result<HashMap<Uuid, i64>, GatewayError> {
+    ) -> Result<HashMap<Uuid, TurnReach>, GatewayError> {
         if views.is_empty() {
             return Ok(HashMap::new());
         }
@@ -282,12 +291,14 @@ impl Consent {
         principals.dedup();
         let counts = self.store.count_open(caller.tenant()?.id, &principals).await;
         let counts = counts.map_err(|error| GatewayError::from_store(error, "permission request"))?;
-        let others = |view: &&ConsentView| {
-            let of_turn = counts.iter().filter(|open| open.are_in_turn_of(&view.row));
+        let reach = |view: &&ConsentView| {
+            let of_turn = || counts.iter().filter(|open| open.are_in_turn_of(&view.row));
+            let requests: i64 = of_turn().map(|open| open.requests).sum();
             // without the request itself
-            (view.row.id, (of_turn.map(|open| open.requests).sum::<i64>() - 1).max(0))
+            let others = (requests - 1).max(0);
+            (view.row.id, TurnReach { others, under_way: of_turn().map(|open| open.under_way).sum() })
         };
-        Ok(views.iter().map(others).collect())
+        Ok(views.iter().map(reach).collect())
     }
 
     /// Returns a page of grants that hold, the newest first, older than `before`. A key that may see only its own gets those

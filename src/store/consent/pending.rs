@@ -1,4 +1,4 @@
-//! Numbers of permission requests: those that wait, and those that end with a turn.
+//! Numbers of permission requests: those that wait, and those that end with a turn, beside the calls that end with it.
 
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
@@ -19,15 +19,17 @@ pub enum PendingOf {
     Key(Option<KeyId>),
 }
 
-/// Number of the requests of one principal and session that wait for a person or may run.
+/// Numbers of what one principal and session has open.
 #[derive(Clone, Debug, FromRow)]
 pub struct OpenRequests {
     /// Key that calls; nil for the bootstrap key.
     pub principal: Uuid,
     /// Session of the calls; `None` for those without.
     pub session_id: Option<String>,
-    /// Number of requests.
+    /// Number of requests that wait for a person or may run.
     pub requests: i64,
+    /// Number of calls under way whose record is in the log: those on tools of tier read may be missing.
+    pub under_way: i64,
 }
 
 impl OpenRequests {
@@ -133,7 +135,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Counts the requests of these principals that the end of a turn would end now, by principal and session.
+    /// Counts the requests of these principals that the end of a turn would end now, and their calls that it would cut off, by principal and
+    /// session.
     ///
     /// # Errors
     /// The database is out of reach or fails.
@@ -144,12 +147,20 @@ impl Store {
     ) -> Result<Vec<OpenRequests>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let counts = sqlx::query_as(
-            "select principal, session_id, count(*) as requests from consent_requests
-             where tenant_id = $1 and principal = any($2) and state in ('pending', 'granted') and expires_at > now()
+            "select principal, session_id, count(*) filter (where not runs) as requests,
+                 count(*) filter (where runs) as under_way
+             from (
+                 select principal, session_id, false as runs from consent_requests
+                 where tenant_id = $1 and principal = any($2) and state in ('pending', 'granted') and expires_at > now()
+                 union all
+                 select coalesce(key_id, $3), session_id, true from activity_open
+                 where tenant_id = $1 and coalesce(key_id, $3) = any($2) and status = 'pending' and tool is not null
+             ) of_turn
              group by principal, session_id",
         )
         .bind(tenant.0)
         .bind(principals)
+        .bind(principal(None))
         .fetch_all(&mut *tx)
         .await?;
         tx.commit().await?;

@@ -19,7 +19,7 @@ macro_rules! request_columns {
     () => {
         concat!(
             "id, principal, principal_root, owner, person, person_email, identity_id, creator, session_id, server_id, server, tool, operation_type, pin, digest,
-             risk, signals, action, action_values, is_irreversible, arguments, was_cut, agent_says, author_says,
+             risk, signals, action, action_values, is_irreversible, arguments, was_cut, arguments_bytes, agent_says, author_says,
              rule, assurance, options, channels, ttl_s, created_at, expires_at, decided_at, decided_by, decided_owner,
              decided_via, decision, comment, ended_at, told_at, expires_at > now() as is_in_time, ",
             state_now!(),
@@ -80,6 +80,8 @@ pub struct ConsentRow {
     pub arguments: String,
     /// True if the arguments are longer than what is shown.
     pub was_cut: bool,
+    /// Length of the arguments, in bytes; `None` in rows of an older release.
+    pub arguments_bytes: Option<i32>,
     /// The caller's words.
     pub agent_says: Option<String>,
     /// The words of the tool's author.
@@ -152,6 +154,7 @@ impl ConsentRow {
             // digits that a number of this program would not keep, and an order that a map would not
             arguments: r#"{"repo":"acme/demo","a":12345678901234567890123,"token":"[hidden]"}"#.to_owned(),
             was_cut: false,
+            arguments_bytes: None,
             agent_says: Some("cleanup".to_owned()),
             author_says: None,
             rule: None,

@@ -290,6 +290,37 @@ async fn nothing_invites_to_allow_a_call_whose_arguments_are_not_in_sight() {
 }
 
 #[tokio::test]
+async fn a_card_says_what_raises_the_risk_and_how_much_of_the_arguments_is_missing() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream) = asking(&stage, json!([]), upstream::zoo()).await;
+    let agent = tenant.agent().await;
+    let visitor = Visitor::with_key(&stage.gateway, &tenant.approver().await).await;
+    let hostile = json!({"q<b>": "drop table \u{200b}users; \"A comment ends here\"", "recursive": true});
+    let page = visitor.get(&path_of(&asked(&agent, &hostile).await)).await.text;
+    assert_harmless(&page);
+    for says in [
+        "rights: &#34;q&#60;b&#62;&#34;: &#34;drop table &#60;U+200B&#62;users; &#39;A …&#34;</li>",
+        "everything: &#34;recursive&#34;: &#34;true&#34;</li>",
+    ] {
+        assert!(page.contains(says), "{says}: {page}");
+    }
+    assert!(!page.contains("bytes of arguments"), "{page}");
+    let long = json!({"a": "x".repeat(3000), "recursive": true});
+    let page = visitor.get(&path_of(&asked(&agent, &long).await)).await.text;
+    let says = format!("Of {} bytes of arguments the first 2048 are shown here", long.to_string().len());
+    assert!(page.contains(&says), "{says}: {page}");
+    assert!(page.contains("Whoever may read the activity log sees as much as it keeps:"), "{page}");
+    // what raises the risk may be beyond what is shown
+    assert!(
+        page.contains("force, recursion or everything") && !page.contains("&#34;recursive&#34;"),
+        "{page}"
+    );
+    let reader = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
+    let page = reader.get("/console/permissions").await.text;
+    assert!(page.contains(">Its records</a> show as much as the log keeps:"), "{page}");
+}
+
+#[tokio::test]
 async fn the_page_of_a_call_that_failed_says_that_it_was_sent() {
     let stage = Stage::start().await;
     let errs = Tool::writes("writer").says(Say::Result(r#"{"content":[],"isError":true}"#.to_owned()));

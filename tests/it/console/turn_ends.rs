@@ -32,6 +32,7 @@ async fn the_end_of_a_turn_says_until_when_and_how_many_requests_ended() {
     {
         let before = visitor.get(&path_of(id)).await.text;
         assert!(before.contains(says), "{says}: {before}");
+        assert!(before.contains("which may have run: now none, other than reads."), "{before}");
     }
     let page = end(&ids[1]).await;
     for says in ["2 other requests of the turn ended with it", "refused until 2"] {
@@ -118,6 +119,8 @@ async fn the_page_of_a_call_that_the_end_of_its_turn_cut_off_says_who_ended_it()
     let other = asked(&agent, &json!({})).await;
     let end = async {
         settle(1, SOON, async || upstream.counts().calls).await;
+        let before = visitor.get(&path_of(&other)).await.text;
+        assert!(before.contains("which may have run: now 1 call, other than reads."), "{before}");
         visitor.post(&decision_of(&other), &[("decision", "cancel_turn")]).await.expect(303);
     };
     let (cut_off, ()) = tokio::join!(slow(), end);

@@ -6,13 +6,14 @@ use crate::domain::consent::{
 };
 use crate::domain::person::OnePerson;
 use crate::domain::policy::{Assurance, PolicyLayer, PolicyMode};
+use crate::domain::reason::ARGUMENTS_BYTES_MAX;
 use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
 use crate::faces::console::nav::Section;
 use crate::faces::console::page_visit::PageVisit;
 use crate::faces::console::text::{LongText, readable, short_told};
-use crate::gateway::{ConsentView, RequestedTool};
+use crate::gateway::{ConsentView, RequestedTool, TurnReach};
 use crate::store::Stored;
 
 /// Longest time after which a card is shown anew, in seconds, and the same while little time is left.
@@ -80,10 +81,14 @@ pub(super) struct RequestCard {
     pub(super) risk: &'static str,
     /// Risk with its reasons, the words of the agent, and those of the tool's author.
     pub(super) details: Vec<String>,
+    /// Places in the arguments that raise the risk, as lines.
+    pub(super) places: Vec<String>,
     /// Masked arguments.
     pub(super) arguments: LongText,
     /// True if the arguments are longer than what is shown.
     pub(super) was_cut: bool,
+    /// Length of arguments that are cut, in bytes; `None` for others, and where it is not known.
+    pub(super) whole_bytes: Option<usize>,
     /// True if the arguments go on beyond what is in sight on a phone.
     pub(super) is_long: bool,
     /// True if little time is left, in which the agent has to repeat an allowed call as well.
@@ -132,13 +137,13 @@ pub(super) struct RequestCard {
 }
 
 impl RequestCard {
-    /// Creates the card of a request for a visitor. `key_name` is the name of the key that asks, if it has one; `in_turn` is the
-    /// number of other requests that would end with its turn.
+    /// Creates the card of a request for a visitor. `key_name` is the name of the key that asks, if it has one; `in_turn` is
+    /// what would end with its turn.
     pub(super) fn of(
         visit: &PageVisit,
         view: &ConsentView,
         key_name: Option<&String>,
-        in_turn: i64,
+        in_turn: TurnReach,
     ) -> RequestCard {
         let (row, caller, language) = (&view.row, visit.caller(), visit.language());
         let expires = Moment::new(row.expires_at, visit.now());
@@ -188,8 +193,10 @@ impl RequestCard {
             key_id: key_id.unwrap_or_default(),
             risk: view.risk.as_str(),
             details: view.details(language),
+            places: view.places(language),
             arguments: LongText::of(&readable(&row.arguments)),
             was_cut: row.was_cut,
+            whole_bytes: whole_bytes(view),
             is_long: is_long(view) && is_pending,
             is_late: is_pending && (row.expires_at - visit.now()).num_seconds() < LAST_S,
             asked_by: asked_by(visit, view),
@@ -251,6 +258,12 @@ fn asked_by(visit: &PageVisit, view: &ConsentView) -> String {
         ),
         (None, _) => "no rule: the mode of the policy, or what is always asked about".to_owned(),
     }
+}
+
+/// Returns the length of arguments of which more is cut than codes for terminals; `None` for others, and in rows of an older release.
+fn whole_bytes(view: &ConsentView) -> Option<usize> {
+    let bytes = usize::try_from(view.row.arguments_bytes?).ok()?;
+    (view.row.was_cut && bytes > ARGUMENTS_BYTES_MAX).then_some(bytes)
 }
 
 /// Returns whether the arguments of a request go on beyond what is in sight on a phone.
@@ -439,7 +452,7 @@ pub(in crate::faces::console) fn verdict(view: &ConsentView) -> Option<String> {
 }
 
 /// Returns the consequence of a decision that reaches beyond the one call; `None` for others.
-fn reach(decision: ConsentDecision, view: &ConsentView, in_turn: i64) -> Option<String> {
+fn reach(decision: ConsentDecision, view: &ConsentView, in_turn: TurnReach) -> Option<String> {
     let (risk, operation) = (view.risk, view.row.operation_type.as_str());
     match decision {
         ConsentDecision::AllowOnce | ConsentDecision::RejectOnce => None,
@@ -453,19 +466,24 @@ fn reach(decision: ConsentDecision, view: &ConsentView, in_turn: i64) -> Option<
         )),
         ConsentDecision::CancelTurn => Some(format!(
             "Ends {} now. What waits of the agent's session, or of its key if it has none, is denied, permissions that were not used \
-             are taken back, and calls under way are cut off, which may have run. For {} s calls that ask, or that a remembered decision lets through, are refused. \
-             Remembered decisions stay.",
-            match in_turn {
+             are taken back, and calls under way are cut off, which may have run: now {}. For {} s calls that ask, or that a remembered decision \
+             lets through, are refused. Remembered decisions stay.",
+            match in_turn.others {
                 0 => "this request alone".to_owned(),
                 1 => "this request and 1 other".to_owned(),
                 others => format!("this request and {others} others"),
+            },
+            match in_turn.under_way {
+                0 => "none, other than reads".to_owned(),
+                1 => "1 call, other than reads".to_owned(),
+                calls => format!("{calls} calls, other than reads"),
             },
             FENCE.num_seconds()
         )),
     }
 }
 
-fn button(decision: &ConsentDecision, view: &ConsentView, in_turn: i64) -> DecisionButton {
+fn button(decision: &ConsentDecision, view: &ConsentView, in_turn: TurnReach) -> DecisionButton {
     let hours = life(view.risk);
     let label = match decision {
         ConsentDecision::AllowOnce => "Allow once".to_owned(),
