@@ -109,6 +109,11 @@ impl Globs {
         Globs(Arc::new(Lists { lists, print: print.finish() }))
     }
 
+    /// Returns the number of patterns in all lists.
+    pub fn patterns(&self) -> usize {
+        self.0.lists.iter().map(|list| list.len()).sum()
+    }
+
     /// Returns the innermost list that does not allow everything; `None` when all do.
     pub fn innermost(&self) -> Option<&[String]> {
         self.0.lists.last().map(|list| &**list)

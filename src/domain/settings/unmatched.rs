@@ -1,11 +1,14 @@
 //! Warning about a list of globs that leaves keys without tools.
 
-use crate::domain::{glob, near};
+use crate::domain::glob::{self, Globs};
+use crate::domain::near;
 
 /// Most comparisons of a glob with a tool. Longer lists get no warning.
 const COMPARISONS_MAX: usize = 2_000_000;
 /// Globs for which a near name is searched, the first ones: each search reads all names.
 const MEANT_MAX: usize = 5;
+/// Most keys that a warning names.
+const NAMED_MAX: usize = 5;
 
 /// Returns a warning about a value of `allowed_tools` that matches none of the `known` tools; `None` if it matches one, or no tool is known.
 pub fn unmatched_tools(globs: &[String], known: &[&str]) -> Option<String> {
@@ -49,6 +52,34 @@ pub fn unmatched_tools_within(
     })
 }
 
+/// Returns a warning about keys, each with its name and all lists that hold for it, that see none of the `known` tools; `None` without one. After
+/// many comparisons the rest of the keys is not looked at.
+pub fn keys_without_tools<'a>(
+    keys: impl IntoIterator<Item = (&'a str, &'a Globs)>,
+    known: &[&str],
+) -> Option<String> {
+    let looked_at = keys.into_iter().scan(0_usize, |compared, (name, globs)| {
+        *compared = compared.saturating_add(globs.patterns().saturating_mul(known.len()));
+        (*compared <= COMPARISONS_MAX).then_some((name, globs))
+    });
+    let sees_none = |globs: &Globs| !known.iter().any(|tool| globs.allows(tool));
+    let mut names: Vec<&str> =
+        looked_at.filter(|(_, globs)| sees_none(globs)).map(|(name, _)| name).collect();
+    if names.is_empty() || known.is_empty() {
+        return None;
+    }
+    names.sort_unstable();
+    let more = match names.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.truncate(NAMED_MAX);
+    Some(format!(
+        "keys whose own allowed_tools has no tool in common with this one see none: {}{more}.",
+        names.join(", ")
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +96,21 @@ mod tests {
         assert_eq!(warning(&["a:*"], &["b:*"], &[]), None);
         assert!(warning(&["a:*"], &["b:*"], &known).unwrap().contains("no tool in common"));
         assert!(warning(&["c:*"], &["b:*"], &known).unwrap().contains("matches none of the 2 tools"));
+    }
+
+    #[test]
+    fn keys_that_a_narrower_list_leaves_without_tools_are_named() {
+        let list = |glob: &str| vec![glob.to_owned()];
+        let globs = |own: &str| Globs::of([&list("a:*"), &list(own)]);
+        let (fits, apart) = (globs("a:o*"), globs("b:*"));
+        let known = ["a:one", "b:two"];
+        let warning = |keys: &[(&str, &Globs)], known: &[&str]| keys_without_tools(keys.to_vec(), known);
+        assert_eq!(warning(&[("ci", &fits)], &known), None);
+        assert_eq!(warning(&[("ci", &apart)], &[]), None);
+        let one = warning(&[("ci", &fits), ("deploy", &apart)], &known).unwrap();
+        assert!(one.ends_with("see none: deploy."), "{one}");
+        let many: Vec<(&str, &Globs)> = ["g", "f", "e", "d", "c", "b", "a"].map(|name| (name, &apart)).into();
+        assert!(warning(&many, &known).unwrap().ends_with("see none: a, b, c, d, e and 2 more."));
     }
 
     #[test]

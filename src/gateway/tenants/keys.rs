@@ -12,7 +12,7 @@ use super::Tenants;
 use super::authenticate::{KEY_PREFIX, hash_key};
 use crate::domain::id::{IdentityId, KeyId};
 use crate::domain::settings::{
-    Scope, SettingError, Settings, read_back, unmatched_tools, unmatched_tools_within,
+    Scope, SettingError, Settings, keys_without_tools, read_back, unmatched_tools, unmatched_tools_within,
 };
 use crate::domain::tenant::{Action, Role};
 use crate::gateway::clock;
@@ -305,7 +305,7 @@ impl Tenants {
     }
 
     /// Returns a warning about a value of `allowed_tools`, of the tenant or of one key, that lets through none of the tenant's tools that are known
-    /// now; `None` if it is fine.
+    /// now, or leaves keys with a list of their own without one; `None` if it is fine.
     ///
     /// # Errors
     /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
@@ -332,7 +332,16 @@ impl Tenants {
                 Some(outer) => {
                     unmatched_tools_within(globs, [outer, &self.options.defaults.allowed_tools], &known)
                 }
-                None => unmatched_tools(globs, &known),
+                None => unmatched_tools(globs, &known).or_else(|| {
+                    let access = tenant.access();
+                    let callers = access.iter().flat_map(|access| access.by_id.values());
+                    let own = callers.filter(|caller| caller.settings.allowed_tools_from == Some("key"));
+                    let own = own.filter(|caller| caller.role.may(Action::UseTools));
+                    let named = own.map(|caller| {
+                        (caller.key_name.as_deref().unwrap_or(&caller.owner), &caller.settings.allowed_tools)
+                    });
+                    keys_without_tools(named, &known)
+                }),
             }
         };
         Ok(self.upstreams.in_turn(caller.tenant_id().0, lint).await)

@@ -346,4 +346,14 @@ async fn a_value_that_does_not_count_is_shown_and_can_be_taken_back() {
     assert_eq!(page.matches("no tool in common with those of the tenant").count(), 2, "{page}");
     let page = warned("[\"zoo:r*\"]").await;
     assert!(!page.contains("in common") && !page.contains("matches none"), "{page}");
+    // a narrower list of the tenant names the keys that it leaves without tools
+    let narrowed = async |own: &str| {
+        let page = visitor.get("/console/settings").await.text;
+        let done = send(&visitor, &page, &[("allowed_tools", own)]).await;
+        visitor.get(done.header("location")).await.text
+    };
+    let page = narrowed("[\"zoo:w*\"]").await;
+    assert_eq!(page.matches("no tool in common with this one see none: agent.").count(), 2, "{page}");
+    let page = narrowed("[\"zoo:*\"]").await;
+    assert!(!page.contains("in common"), "{page}");
 }
