@@ -29,7 +29,7 @@ mod tenants;
 mod trace;
 mod upkeep;
 
-pub use crate::store::OfferView;
+pub use crate::store::{NAME_TAKEN, OfferView};
 pub use crate::upstream::{
     CallEvent, FREE_BYTES_MAX, Hears, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals,
     QuestionReply, ServerQuestion, URI_BYTES_MAX,

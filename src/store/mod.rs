@@ -120,7 +120,7 @@ pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret
 pub use server_logs::{NewLogLine, StoredLogLine};
 pub use server_oauth::ServerOauth;
 pub use server_oauth_changes::NewServerOauth;
-pub use servers::{NewServer, Server, ServerPatch};
+pub use servers::{NAME_TAKEN, NewServer, Server, ServerPatch};
 pub use settings::StoredSettings;
 pub use stored::Stored;
 pub use system::{DueServer, FoundKey};

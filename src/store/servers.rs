@@ -23,6 +23,9 @@ use crate::domain::server_kind::ServerKind;
 use crate::domain::server_url::without_query;
 use crate::domain::web_page::settings::PageSettings;
 
+/// Conflict of a server whose name another one has.
+pub const NAME_TAKEN: &str = "a server of this name exists";
+
 /// An upstream server as stored.
 #[derive(Clone, Debug, FromRow)]
 pub struct Server {
@@ -302,7 +305,7 @@ impl Store {
         .bind(&new.added_by.email)
         .fetch_one(&mut *tx)
         .await
-        .map_err(|error| StoreError::from_insert(error, "servers_name", "a server of this name exists"))?;
+        .map_err(|error| StoreError::from_insert(error, "servers_name", NAME_TAKEN))?;
         if let Some(headers) = &new.headers {
             secrets::insert(&mut tx, tenant, new.id, headers).await?;
         }

@@ -16,6 +16,7 @@ use super::upstream_logs::Logs;
 use super::{input, offers, show};
 use crate::domain::era::Era;
 use crate::domain::json;
+use crate::gateway::NAME_TAKEN;
 
 /// `mcpproxy upstream`
 #[derive(Args)]
@@ -181,9 +182,6 @@ struct Update {
     #[command(flatten)]
     output: Output,
 }
-
-/// Beginning of the error about a name that another server has.
-const NAME_TAKEN: &str = "a server of this name exists";
 
 const COLUMNS: [Column; 5] = [
     ("NAME", |server| text(server, "name")),

@@ -204,10 +204,13 @@ pub(super) async fn block_subject(visit: PageVisit) -> Response {
         Err(error @ (GatewayError::Invalid { .. } | GatewayError::NotFound("issuer"))) => error,
         Err(error) => return visit.failed(Section::People, &error),
     };
-    let mut notice = FormNotice::of(&visit, &error);
-    if matches!(error, GatewayError::NotFound(_)) {
-        notice.says = format!("No issuer of this tenant is named '{}'.", visit.field("issuer").trim());
-    }
+    let notice = match &error {
+        GatewayError::NotFound(_) => {
+            let says = format!("No issuer of this tenant is named '{}'.", visit.field("issuer").trim());
+            FormNotice::said(&visit, says)
+        }
+        error => FormNotice::of(&visit, error),
+    };
     let fault = Some((status_of(&error).0, notice));
     visit
         .answer_sensitive("identities.list", Section::People, move |visit| Box::pin(people(visit, fault)))

@@ -4,6 +4,7 @@ mod acts;
 mod add;
 mod change;
 mod changes;
+mod faults;
 mod fields;
 mod import;
 mod notices;
@@ -19,7 +20,7 @@ mod tool;
 mod verbs;
 
 pub(super) use self::acts::{on_list, on_named_tool, on_server, on_tool};
-pub(super) use self::fields::FormNotice;
+pub(super) use self::faults::FormNotice;
 pub(super) use self::offer_acts::on_offer;
 pub(super) use self::one::show;
 pub(super) use self::part::show as show_part;
@@ -208,7 +209,8 @@ fn forms(visit: &PageVisit) -> ServersPage {
 
 /// Shows the page again after a fault, with what was typed in the form that adds a server.
 async fn add_again(visit: &PageVisit, error: &GatewayError) -> Result<Response, GatewayError> {
-    let (again, typed) = (Some(FormNotice::of(visit, error)), TypedServer::of(visit));
+    let again = Some(FormNotice::of(visit, error).with(visit, &add::faults(visit).await));
+    let typed = TypedServer::of(visit);
     let page = ServersPage { again, typed, ..listed(visit).await? };
     visit.show(status_of(error).0, &page).await
 }

@@ -16,8 +16,8 @@ use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
 use crate::store::{
-    HeadersPatch, NewServer, OfferFilter, OfferView, RevisionKind, Right, Server, ServerPatch, StoreError,
-    StoredOverride, StoredTool,
+    HeadersPatch, NAME_TAKEN, NewServer, OfferFilter, OfferView, RevisionKind, Right, Server, ServerPatch,
+    StoreError, StoredOverride, StoredTool,
 };
 
 /// A server as shown to administrators.
@@ -38,6 +38,16 @@ pub const OWN_LIMITS: [(&str, u64); 5] = [
 /// Longest unknown limit name that an error repeats, in characters.
 const LIMIT_SHOWN_CHARS_MAX: usize = 64;
 
+/// Reads the name of a new server.
+fn new_name(name: &str) -> Result<ServerName, GatewayError> {
+    ServerName::parse(name).ok_or_else(|| {
+        GatewayError::invalid(
+            "name",
+            "name must be 1 to 32 of a-z, 0-9 and single hyphens, and start and end with a letter or digit",
+        )
+    })
+}
+
 impl Servers {
     /// Adds a server and lists it at once. A server added by an operator starts quarantined; one added by an admin does not,
     /// unless requested.
@@ -53,12 +63,7 @@ impl Servers {
     ) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::ChangeServers)?;
         let tenant = caller.tenant()?.id;
-        let name = ServerName::parse(&request.name).ok_or_else(|| {
-            GatewayError::invalid(
-                "name",
-                "name must be 1 to 32 of a-z, 0-9 and single hyphens, and start and end with a letter or digit",
-            )
-        })?;
+        let name = new_name(&request.name)?;
         let place = self.new_place(caller, &request)?;
         let limits = request.limits.unwrap_or_default();
         check_limits(&limits)?;
@@ -97,6 +102,22 @@ impl Servers {
         self.tenants.refresh(tenant, RevisionKind::Catalogue).await;
         self.list_if_enabled(tenant, &server).await;
         self.get_server(caller, &server.name).await
+    }
+
+    /// Returns the faults of the name and of the place of a server that is not added, each looked at by itself: [`Servers::create_server`] ends
+    /// at the first. None for a caller whose role adds no servers.
+    pub async fn faults_of_new(&self, caller: &Caller, request: &ServerRequest) -> Vec<GatewayError> {
+        if caller.authorise(Action::ChangeServers).is_err() {
+            return Vec::new();
+        }
+        let name = match new_name(&request.name) {
+            Err(error) => Some(error),
+            Ok(name) => {
+                let found = self.get_server(caller, name.as_str()).await;
+                found.is_ok().then(|| GatewayError::Conflict(NAME_TAKEN.to_owned()))
+            }
+        };
+        name.into_iter().chain(self.new_place(caller, request).err()).collect()
     }
 
     /// Returns one server by name.

@@ -135,7 +135,11 @@ impl Servers {
         Ok(())
     }
 
-    fn check_url(&self, url: &str) -> Result<(), GatewayError> {
+    /// Checks the URL of a server, without a request to it.
+    ///
+    /// # Errors
+    /// [`GatewayError::Invalid`] for a masked URL, or one that is refused as it stands.
+    pub fn check_url(&self, url: &str) -> Result<(), GatewayError> {
         if is_masked(url) {
             let message = "url is masked: its credentials are never shown. Give the whole URL.";
             return Err(GatewayError::invalid("url", message));

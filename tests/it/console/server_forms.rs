@@ -57,10 +57,20 @@ async fn a_form_that_adds_a_server_keeps_what_was_typed() {
     ] {
         let page = visitor.post("/console/servers/create", &typed(name, url, headers)).await;
         page.expect(400);
-        assert!(page.text.contains(&format!("<p id=\"fault\">{says}")), "{page:?}");
+        assert!(page.text.contains(&format!("<div id=\"fault\">\n\n<p>{says}")), "{page:?}");
         assert!(page.text.contains(&format!("id=\"s-{field}\" aria-invalid=\"true\"")), "{page:?}");
         assert_eq!(page.text.matches("aria-invalid").count(), 1, "{page:?}");
         assert!(!page.text.contains("s3cret"), "{page:?}");
+    }
+    // whatever is wrong is said at once, in the order of the form
+    for (name, says) in [("A b", "This name is not accepted."), ("up", "a server of this name exists")] {
+        let page = visitor.post("/console/servers/create", &typed(name, "notaurl", "X-Key s3cret")).await;
+        page.expect(400);
+        let mut rest = page.text.as_str();
+        for says in [says, "This is not a URL.", "Line 1 of the headers has no colon:"] {
+            rest = rest.split_once(&format!("<p>{says}")).unwrap_or_else(|| panic!("{says}: {page:?}")).1;
+        }
+        assert_eq!(page.text.matches("aria-invalid").count(), 3, "{page:?}");
     }
     for url in ["http://h.example/?key=s3cret", "http://u:s3cret@h.example/"] {
         let page = visitor.post("/console/servers/create", &typed("NO NAME", url, "")).await;
@@ -122,6 +132,16 @@ async fn a_form_of_settings_keeps_what_was_typed() {
     );
     assert!(page.text.contains("id=\"s-queue\" aria-invalid=\"true\""), "{page:?}");
     assert_kept(&page, "many");
+    // whatever is wrong is said at once
+    let fields =
+        [("version", &*version), ("url", "notaurl"), ("headers", "X-Key s3cret"), ("limits.queue", "many")];
+    let page = visitor.post("/console/servers/up/update", &fields).await;
+    page.expect(400);
+    for says in ["This is not a URL.", "Line 1 of the headers has no colon:", "limits.queue must be a whole"]
+    {
+        assert!(page.text.contains(&format!("<p>{says}")), "{says}: {page:?}");
+    }
+    assert_eq!(page.text.matches("aria-invalid").count(), 3, "{page:?}");
     // somebody else is faster
     tenant.platform.patch("/api/v1/servers/up", &json!({"limits": {"queue": 4}})).await.expect(200);
     let page = send(&version, "5").await;

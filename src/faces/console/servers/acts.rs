@@ -6,7 +6,8 @@ use axum::extract::Path;
 use axum::response::Response;
 use uuid::Uuid;
 
-use super::fields::{can_be_mended, recorded};
+use super::faults::can_be_mended;
+use super::fields::recorded;
 use super::one::{WAITING, href_of_page};
 use super::verbs::{ServerVerb, ToolVerb};
 use super::{

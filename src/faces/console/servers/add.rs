@@ -16,18 +16,17 @@ use crate::gateway::{GatewayError, ServerRequest, ServerView};
 /// # Errors
 /// Error of the role, of a field, or of the use case.
 pub(super) async fn made(visit: &PageVisit) -> Result<ServerView, GatewayError> {
-    let field = |name| text(visit, name);
-    // the form has the fields of both kinds: those of the other one are refused
-    let new = NewServerForm {
-        name: field("name").unwrap_or_default(),
-        kind: field("kind").unwrap_or_default(),
-        url: field("url"),
-        command: field("command"),
-        headers: headers(visit.field("headers")).map(Some),
-        enabled: None,
-        auto_approve: field("auto_approve").map(|word| word == "true"),
-    };
-    create(visit, new).await
+    create(visit, NewServerForm::of(visit)).await
+}
+
+/// Returns the faults of the fields that were sent, each looked at by itself: the addition ends at the first.
+pub(super) async fn faults(visit: &PageVisit) -> Vec<GatewayError> {
+    let NewServerForm { name, kind, url, command, headers, .. } = NewServerForm::of(visit);
+    let headers = headers.and_then(|headers| headers.as_ref().map(checked).transpose());
+    let request = ServerRequest { name, kind, url, command, ..ServerRequest::default() };
+    let mut faults = visit.gateway().servers.faults_of_new(visit.caller(), &request).await;
+    faults.extend(headers.err());
+    faults
 }
 
 /// Content of the form, to be shown again. Header values are not.
@@ -77,6 +76,20 @@ pub(super) struct NewServerForm {
 }
 
 impl NewServerForm {
+    /// Reads the form that was sent. It has the fields of both kinds: those of the other one are refused.
+    fn of(visit: &PageVisit) -> NewServerForm {
+        let field = |name| text(visit, name);
+        NewServerForm {
+            name: field("name").unwrap_or_default(),
+            kind: field("kind").unwrap_or_default(),
+            url: field("url"),
+            command: field("command"),
+            headers: headers(visit.field("headers")).map(Some),
+            enabled: None,
+            auto_approve: field("auto_approve").map(|word| word == "true"),
+        }
+    }
+
     /// Returns the body that REST would be sent. Headers that cannot be read are left out.
     fn body(&self) -> Map<String, Value> {
         let headers =

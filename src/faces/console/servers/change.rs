@@ -50,6 +50,14 @@ pub(super) fn asked(visit: &PageVisit) -> AskedChange {
     }
 }
 
+/// Returns the faults of the fields that were sent, each looked at by itself: the change ends at the first.
+pub(super) fn faults(visit: &PageVisit) -> Vec<GatewayError> {
+    let AskedChange { url, headers, limits, .. } = asked(visit);
+    let url = url.and_then(|url| visit.gateway().servers.check_url(&url).err());
+    let headers = headers.and_then(|headers| headers.as_ref().map(checked).transpose());
+    url.into_iter().chain(headers.err()).chain(limits.err()).collect()
+}
+
 /// Reads the version of the page whose form was sent.
 ///
 /// # Errors

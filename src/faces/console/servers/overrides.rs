@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::change::version;
-use super::fields::{FormNotice, text};
+use super::faults::FormNotice;
+use super::fields::text;
 use crate::domain::json;
 use crate::domain::overrides::{Hints, TITLE_CHARS_MAX};
 use crate::faces::console::page_visit::PageVisit;

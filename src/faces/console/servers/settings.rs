@@ -5,8 +5,9 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::fields::{self, APPROVAL, FormNotice, name_of_limit, shown_url};
-use super::{commands, href_of, question, state_of};
+use super::faults::FormNotice;
+use super::fields::{self, APPROVAL, name_of_limit, shown_url};
+use super::{change, commands, href_of, question, state_of};
 use crate::domain::server_kind::ServerKind;
 use crate::domain::server_url::masked;
 use crate::domain::tenant::Action;
@@ -124,7 +125,7 @@ pub(super) async fn show(
     let made_from = values.made_from();
     let again = fault.map(|error| match values.is_late {
         true => FormNotice::late(visit, "The server", changed_by_others(&values)),
-        false => FormNotice::of(visit, error),
+        false => FormNotice::of(visit, error).with(visit, &change::faults(visit)),
     });
     let limit = |(name, max): (&'static str, u64)| {
         let field = name_of_limit(name);
