@@ -31,6 +31,8 @@ const QUOTED_CHARS_MAX: usize = 300;
 pub const ARGUMENTS_BYTES_MAX: usize = 2048;
 /// Mark of a line feed, as [`redact::preview_marked`] writes it.
 const MARKED_BREAK: &str = "<U+000A>";
+/// Longest name of a member that a place has, in characters.
+const MEMBER_CHARS_MAX: usize = 40;
 /// Longest text of others that is looked at for a quotation, in bytes.
 const QUOTED_BYTES_MAX: usize = 4096;
 
@@ -137,16 +139,18 @@ pub fn details(
     lines
 }
 
-/// Returns a line for each place in the arguments that raises the risk: the reason, and what is there.
+/// Returns a line for each place in the arguments that raises the risk: the reason, and what is there. Places without a name or text have none.
 pub fn place_lines(places: &[RiskPlace], language: Language) -> Vec<String> {
     let line = |place: &RiskPlace| {
-        let words: Vec<String> = [&place.member, &place.excerpt]
+        let member: String = place.member.chars().take(MEMBER_CHARS_MAX).collect();
+        let words: Vec<String> = [&member, &place.excerpt]
             .into_iter()
             .filter_map(|text| Some(texts::quoted(&quotation(text)?, language)))
             .collect();
-        format!("{}: {}", texts::reason(place.signal, language), words.join(": "))
+        let reason = texts::reason(place.signal, language);
+        (!words.is_empty()).then(|| format!("{reason}: {}", words.join(": ")))
     };
-    places.iter().map(line).collect()
+    places.iter().filter_map(line).collect()
 }
 
 /// Makes the words of others fit for a quotation: one line, masked, cut, with marks for characters that nobody sees, and without quotation

@@ -1,8 +1,9 @@
 //! Signals in the arguments of a call, found in one pass over their text.
 
 use super::{RiskSignal, Signals};
-use crate::domain::json::JsonFault;
 use crate::domain::json::lexer::Lexer;
+use crate::domain::json::{DEPTH_MAX, JsonFault};
+use crate::domain::redact::MASK;
 
 /// Longest list that is nothing special, in elements.
 const LIST_ELEMENTS_MAX: usize = 50;
@@ -82,45 +83,48 @@ impl Token {
     }
 }
 
-/// Reader of what a scan of arguments finds.
-pub(super) trait Finds {
-    /// Takes the next text, a value of the member `member` or of a list in it.
-    fn reads(&mut self, member: &str, text: &str);
+/// Receiver of the signals of a scan.
+pub(super) trait SignalSink {
+    /// Takes the text in which the next signals are, a value of the member `member` or of a list in it.
+    fn text(&mut self, member: &str, text: &str);
 
-    /// Takes a signal that is in this text, at the byte `at` or before it.
-    fn finds(&mut self, signal: RiskSignal, at: usize);
+    /// Takes a signal at the byte `at` of this text.
+    fn signal(&mut self, signal: RiskSignal, at: usize);
 }
 
-impl Finds for Signals {
-    fn reads(&mut self, _member: &str, _text: &str) {}
+impl SignalSink for Signals {
+    fn text(&mut self, _member: &str, _text: &str) {}
 
-    fn finds(&mut self, signal: RiskSignal, _at: usize) {
+    fn signal(&mut self, signal: RiskSignal, _at: usize) {
         self.add(signal);
     }
 }
 
-/// Tells the signals of the arguments. `are_commands` is true if the tool runs its strings as commands.
-pub(super) fn scan(arguments: &str, are_commands: bool, found: &mut impl Finds) {
-    let mut scan = Scan { lexer: Lexer::new(arguments), found, words: Words::default(), at: 0 };
-    // the text was checked; what is broken has no meaning to be found
+/// Reports the signals of the arguments. `are_commands` is true if the tool runs its strings as commands. Masked arguments, which may be
+/// no JSON any more, are read as far as they are.
+pub(super) fn scan(arguments: &str, are_commands: bool, sink: &mut impl SignalSink) {
+    let mut scan = Scan { lexer: Lexer::new(arguments), sink, words: Words::default(), at: 0, depth: 0 };
+    // what is broken has no meaning to be found
     drop(scan.value("", are_commands));
 }
 
-struct Scan<'a, 'f, F> {
+struct Scan<'a, 'f, S> {
     lexer: Lexer<'a>,
-    found: &'f mut F,
+    sink: &'f mut S,
     words: Words,
     /// Byte of the text up to which it was read.
     at: usize,
+    /// Number of arrays and objects around the value.
+    depth: usize,
 }
 
-impl<F: Finds> Scan<'_, '_, F> {
-    /// Reads a value, of the member `name`. Recursion ends because the check bounds the depth.
+impl<S: SignalSink> Scan<'_, '_, S> {
+    /// Reads a value, of the member `name`.
     fn value(&mut self, name: &str, is_command: bool) -> Result<(), JsonFault> {
         self.lexer.skip_space();
         match self.lexer.peek() {
-            Some(b'{') => self.object(is_command)?,
-            Some(b'[') => self.array(name, is_command)?,
+            Some(b'{') => self.nested(|scan| scan.object(is_command))?,
+            Some(b'[') => self.nested(|scan| scan.array(name, is_command))?,
             Some(b'"') => {
                 let text = self.lexer.string()?.unescape();
                 self.text(name, &text, is_command);
@@ -129,8 +133,8 @@ impl<F: Finds> Scan<'_, '_, F> {
                 let start = self.lexer.pos();
                 self.lexer.scalar()?;
                 if self.lexer.slice(start..self.lexer.pos()) == "true" && is_any(name, &FORCING) {
-                    self.found.reads(name, "true");
-                    self.found.finds(RiskSignal::Force, 0);
+                    self.sink.text(name, "true");
+                    self.sink.signal(RiskSignal::Force, 0);
                 }
             }
         }
@@ -138,7 +142,24 @@ impl<F: Finds> Scan<'_, '_, F> {
         Ok(())
     }
 
+    /// Reads an array or object, unless there are too many around it: masked arguments can have more than the check lets through.
+    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Result<(), JsonFault>) -> Result<(), JsonFault> {
+        if self.depth == DEPTH_MAX {
+            return Err(JsonFault::TooDeep);
+        }
+        self.depth += 1;
+        read(self)?;
+        self.depth -= 1;
+        Ok(())
+    }
+
     fn array(&mut self, name: &str, is_command: bool) -> Result<(), JsonFault> {
+        let start = self.lexer.pos();
+        if self.lexer.slice(start..start + MASK.len()) == MASK {
+            // a value that is no text is masked whole
+            self.lexer.move_to(start + MASK.len());
+            return Ok(());
+        }
         self.lexer.step();
         self.lexer.skip_space();
         let mut count = 0;
@@ -150,8 +171,8 @@ impl<F: Finds> Scan<'_, '_, F> {
             count += 1;
         }
         if count > LIST_ELEMENTS_MAX {
-            self.found.reads(name, "");
-            self.found.finds(RiskSignal::LongList, 0);
+            self.sink.text(name, "");
+            self.sink.signal(RiskSignal::LongList, 0);
         }
         Ok(())
     }
@@ -170,8 +191,8 @@ impl<F: Finds> Scan<'_, '_, F> {
             self.lexer.skip_space();
             self.lexer.expect(b':')?;
             if is_any(&name, &MONEY) {
-                self.found.reads(&name, "");
-                self.found.finds(RiskSignal::Money, 0);
+                self.sink.text(&name, "");
+                self.sink.signal(RiskSignal::Money, 0);
             }
             self.words = Words::default();
             self.value(&name, is_command || is_any(&name, &COMMANDS))?;
@@ -181,18 +202,18 @@ impl<F: Finds> Scan<'_, '_, F> {
 
     /// Looks at a text. Elements of one list are read as one command, so the words before are kept.
     fn text(&mut self, member: &str, text: &str, is_command: bool) {
-        self.found.reads(member, text);
+        self.sink.text(member, text);
         self.at = 0;
         let is_line = is_command || !text.contains('\n');
         if text.len() <= WILDCARD_BYTES_MAX && text.contains('*') && !text.contains(char::is_whitespace) {
-            self.found.finds(RiskSignal::Wildcard, self.at);
+            self.sink.signal(RiskSignal::Wildcard, text.find('*').unwrap_or_default());
         }
         self.words.begin_statement();
         let bytes = text.as_bytes();
         while let Some(byte) = bytes.get(self.at) {
             let at = self.at;
             if !is_word(*byte) {
-                self.mark(text, at, is_command);
+                self.mark(text, is_command);
                 self.at += 1;
                 continue;
             }
@@ -206,27 +227,28 @@ impl<F: Finds> Scan<'_, '_, F> {
                 self.path(token, before);
             }
             if is_command && self.words.is_hostile(word, token, before.ends_with(b"-")) {
-                self.found.finds(RiskSignal::HostileCommand, self.at);
+                self.sink.signal(RiskSignal::HostileCommand, self.at);
             }
             self.at += length;
         }
         self.end_statement();
     }
 
-    /// Looks at a byte that is no part of a word.
-    fn mark(&mut self, text: &str, at: usize, is_command: bool) {
+    /// Looks at the byte in its place, which is no part of a word.
+    fn mark(&mut self, text: &str, is_command: bool) {
+        let at = self.at;
         let rest = text.as_bytes().get(at..).unwrap_or_default();
         match rest {
             [b';', ..] => self.end_statement(),
             [b'=', ..] if self.words.sql == Sql::Set => self.words.sql = Sql::AllRows,
             [b':', b'/', b'/', ..] if is_private_host(host(text.get(at + 3..).unwrap_or_default())) => {
-                self.found.finds(RiskSignal::PrivateUrl, self.at);
+                self.sink.signal(RiskSignal::PrivateUrl, self.at);
             }
             [b'-', b'-', ..] | [b'/', b'*', ..] => self.words.is_commented = true,
             _ => {}
         }
         if is_command && matches!(rest, [b';' | b'|' | b'&' | b'`' | b'$' | b'<' | b'>' | b'\n', ..]) {
-            self.found.finds(RiskSignal::ShellCharacters, self.at);
+            self.sink.signal(RiskSignal::ShellCharacters, self.at);
             self.words.is_piped |= self.words.has_download && rest.starts_with(b"|");
         }
     }
@@ -234,18 +256,21 @@ impl<F: Finds> Scan<'_, '_, F> {
     /// Follows the statement that the words may be.
     fn sql(&mut self, token: Token) {
         let words = &mut self.words;
+        if matches!(token, Token::Delete | Token::Update) {
+            words.statement = self.at;
+        }
         words.sql = match (words.sql, token) {
             (_, Token::Alters) => Sql::Structure,
             // nothing but its place tells the statement from the word
             (_, Token::Truncate) if !words.is_begun => {
-                self.found.finds(RiskSignal::SqlStructure, self.at);
+                self.sink.signal(RiskSignal::SqlStructure, self.at);
                 Sql::None
             }
             (_, Token::Delete) => Sql::Delete,
             (_, Token::Update) => Sql::Update(UPDATE_WORDS_MAX),
             (Sql::Structure, _) => {
                 if token == Token::SqlObject {
-                    self.found.finds(RiskSignal::SqlStructure, self.at);
+                    self.sink.signal(RiskSignal::SqlStructure, self.at);
                 }
                 Sql::None
             }
@@ -261,7 +286,7 @@ impl<F: Finds> Scan<'_, '_, F> {
 
     fn end_statement(&mut self) {
         if self.words.sql == Sql::AllRows {
-            self.found.finds(RiskSignal::SqlAllRows, self.at);
+            self.sink.signal(RiskSignal::SqlAllRows, self.words.statement);
         }
         self.words.begin_statement();
     }
@@ -277,7 +302,7 @@ impl<F: Finds> Scan<'_, '_, F> {
             _ => before.ends_with(b"../"),
         };
         if is_there {
-            self.found.finds(RiskSignal::SystemPath, self.at);
+            self.sink.signal(RiskSignal::SystemPath, self.at);
         }
     }
 }
@@ -286,6 +311,8 @@ impl<F: Finds> Scan<'_, '_, F> {
 #[derive(Default)]
 struct Words {
     sql: Sql,
+    /// Byte at which the statement began that deletes or updates.
+    statement: usize,
     /// True after the first word of a statement.
     is_begun: bool,
     /// True after the beginning of a comment in a statement, which may hide its `WHERE`.

@@ -1,10 +1,14 @@
 //! Places in the arguments of a call that raise its risk, for the person who decides.
 
-use super::arguments::{Finds, scan};
+use std::borrow::Cow;
+
+use super::arguments::{SignalSink, scan};
 use super::{RiskSignal, Signals, names};
 
 /// Most characters of an excerpt before the place, and behind it.
 const AROUND_CHARS_MAX: usize = 24;
+/// Length of the longest escape of JSON, in bytes.
+const ESCAPE_BYTES_MAX: usize = 6;
 
 /// Place in the arguments that raises a risk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,11 +21,20 @@ pub struct RiskPlace {
     pub excerpt: String,
 }
 
-/// Returns the first place of each signal in the arguments of a tool. Arguments that are cut are looked at as far as they go.
-pub fn risk_places(canonical: &str, arguments: &str) -> Vec<RiskPlace> {
+/// Returns the first place of each signal in the masked arguments of a tool, of which `is_cut` says whether they are the beginning of longer ones.
+/// Those that are no JSON any more, since something was masked, are looked at as far as they can be read.
+pub fn risk_places(canonical: &str, arguments: &str, is_cut: bool) -> Vec<RiskPlace> {
     let mut places = Places::default();
-    scan(arguments, names::runs_commands(canonical), &mut places);
+    let closed = if is_cut { Cow::Owned(closed(arguments)) } else { Cow::Borrowed(arguments) };
+    scan(&closed, names::runs_commands(canonical), &mut places);
     places.found
+}
+
+/// Returns the beginning of a JSON text, in which a string may have been cut, with the end of that string.
+fn closed(text: &str) -> String {
+    let open = text.rfind('\\').filter(|at| text.len() - at < ESCAPE_BYTES_MAX);
+    let whole = open.and_then(|at| text.get(..at)).unwrap_or(text).trim_end_matches('\\');
+    format!("{whole}\"")
 }
 
 #[derive(Default)]
@@ -32,13 +45,13 @@ struct Places {
     text: String,
 }
 
-impl Finds for Places {
-    fn reads(&mut self, member: &str, text: &str) {
+impl SignalSink for Places {
+    fn text(&mut self, member: &str, text: &str) {
         member.clone_into(&mut self.member);
         text.clone_into(&mut self.text);
     }
 
-    fn finds(&mut self, signal: RiskSignal, at: usize) {
+    fn signal(&mut self, signal: RiskSignal, at: usize) {
         if self.signals.has(signal) {
             return;
         }

@@ -24,30 +24,62 @@ fn found(name: &str, arguments: &str) -> Vec<&'static str> {
     risk.signals.iter().map(RiskSignal::as_str).filter(|signal| *signal != "writes").collect()
 }
 
+fn places(name: &str, arguments: &str, is_cut: bool) -> Vec<(&'static str, String, String)> {
+    let places = risk_places(name, arguments, is_cut).into_iter();
+    places.map(|place| (place.signal.as_str(), place.member, place.excerpt)).collect()
+}
+
+fn place(signal: &'static str, member: &str, excerpt: &str) -> (&'static str, String, String) {
+    (signal, member.to_owned(), excerpt.to_owned())
+}
+
 #[test]
 fn places_are_members_with_the_text_around() {
-    let places = |name: &str, arguments: &str| {
-        let places = risk_places(name, arguments).into_iter();
-        places.map(|place| (place.signal.as_str(), place.member, place.excerpt)).collect::<Vec<_>>()
-    };
-    let place = |signal, member: &str, excerpt: &str| (signal, member.to_owned(), excerpt.to_owned());
-    let sql =
-        r#"{"a":{"q":"select name from the_first_table; drop table users; drop table orders"},"force":true}"#;
     let around = "…m the_first_table; drop table users; drop table …";
-    assert_eq!(places("a:move", sql), [place("sql_structure", "q", around), place("force", "force", "true")]);
-    // a text that is cut is looked at as far as it goes
-    assert_eq!(places("a:move", r#"{"force":true,"q":"drop ta"#), [place("force", "force", "true")]);
-    let paths = r#"{"paths":["a","ä/../b"],"amount":1}"#;
-    assert_eq!(
-        places("a:move", paths),
-        [place("system_path", "paths", "ä/../b"), place("money", "amount", "")]
-    );
-    assert_eq!(
-        places("a:terminal_run", r#"{"argv":["rm","-rf"]}"#),
-        [place("hostile_command", "argv", "-rf")]
-    );
+    for (name, arguments, expected) in [
+        (
+            "a:move",
+            r#"{"a":{"q":"select name from the_first_table; drop table users; drop table orders"},"force":true}"#,
+            vec![place("sql_structure", "q", around), place("force", "force", "true")],
+        ),
+        (
+            "a:move",
+            r#"{"paths":["a","ä/../b"],"amount":1}"#,
+            vec![place("system_path", "paths", "ä/../b"), place("money", "amount", "")],
+        ),
+        ("a:terminal_run", r#"{"argv":["rm","-rf"]}"#, vec![place("hostile_command", "argv", "-rf")]),
+        (
+            "a:move",
+            r#"{"path":"/srv/a/long/way/to/the/old/files/*"}"#,
+            vec![place("wildcard", "path", "…ng/way/to/the/old/files/*")],
+        ),
+        (
+            "a:move",
+            r#"{"q":"select 1; delete from users /* a comment that says */ where it is one"}"#,
+            vec![place("sql_all_rows", "q", "select 1; delete from users /* a c…")],
+        ),
+    ] {
+        assert_eq!(places(name, arguments, false), expected, "{arguments}");
+    }
     let many = format!(r#"{{"ids":[{{"n":0}}{}]}}"#, ",0".repeat(50));
-    assert_eq!(places("a:move", &many), [place("long_list", "ids", "")]);
+    assert_eq!(places("a:move", &many, false), [place("long_list", "ids", "")]);
+}
+
+#[test]
+fn places_are_found_in_arguments_that_are_cut_or_masked() {
+    let force = place("force", "force", "true");
+    let drop = place("sql_structure", "q", "drop table users");
+    for (arguments, is_cut) in [
+        (r#"{"force":true,"q":"drop table users"#, true),
+        (r#"{"force":true,"q":"drop table users\\u00"#, true),
+        (r#"{"force":true,"q":"drop table users\\"#, true),
+        (r#"{"password":[redacted],"force":true,"list":[[redacted],1],"q":"drop table users"}"#, false),
+    ] {
+        assert_eq!(places("a:move", arguments, is_cut), [force.clone(), drop.clone()], "{arguments}");
+    }
+    // a mask can take the end of a string with it, so what follows may have any depth
+    let deep = format!(r#"{{"force":true,"a":["Authorization: [redacted]",{}"#, "[".repeat(100_000));
+    assert_eq!(places("a:move", &deep, false), [force]);
 }
 
 #[test]

@@ -52,30 +52,33 @@ pub fn unmatched_tools_within(
     })
 }
 
-/// Returns a warning about keys, each with its name and all lists that hold for it, that see none of the `known` tools; `None` without one. After
-/// many comparisons the rest of the keys is not looked at.
-pub fn keys_without_tools<'a>(
-    keys: impl IntoIterator<Item = (&'a str, &'a Globs)>,
-    known: &[&str],
-) -> Option<String> {
-    let looked_at = keys.into_iter().scan(0_usize, |compared, (name, globs)| {
-        *compared = compared.saturating_add(globs.patterns().saturating_mul(known.len()));
-        (*compared <= COMPARISONS_MAX).then_some((name, globs))
+/// Returns a warning about keys, each with its name and all lists that hold for it, that see none of the `known` tools; `None` without one. Keys
+/// for which there is no time are left out, and the warning says so.
+pub fn keys_without_tools(mut keys: Vec<(&str, &Globs)>, known: &[&str]) -> Option<String> {
+    keys.sort_unstable_by_key(|(name, _)| *name);
+    let all = keys.len();
+    let mut left = COMPARISONS_MAX;
+    keys.retain(|(_, globs)| {
+        let rest = left.checked_sub(globs.patterns().saturating_mul(known.len()));
+        left = rest.unwrap_or(left);
+        rest.is_some()
     });
-    let sees_none = |globs: &Globs| !known.iter().any(|tool| globs.allows(tool));
-    let mut names: Vec<&str> =
-        looked_at.filter(|(_, globs)| sees_none(globs)).map(|(name, _)| name).collect();
+    let is_whole = keys.len() == all;
+    keys.retain(|(_, globs)| !known.iter().any(|tool| globs.allows(tool)));
+    let mut names: Vec<&str> = keys.into_iter().map(|(name, _)| name).collect();
+    // a key and its successor have one name
+    names.dedup();
     if names.is_empty() || known.is_empty() {
         return None;
     }
-    names.sort_unstable();
     let more = match names.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     names.truncate(NAMED_MAX);
+    let rest = if is_whole { "" } else { " Not all keys were looked at." };
     Some(format!(
-        "keys whose own allowed_tools has no tool in common with this one see none: {}{more}.",
+        "keys whose own allowed_tools has no tool in common with the lists that hold as well see none: {}{more}.{rest}",
         names.join(", ")
     ))
 }
@@ -111,6 +114,12 @@ mod tests {
         assert!(one.ends_with("see none: deploy."), "{one}");
         let many: Vec<(&str, &Globs)> = ["g", "f", "e", "d", "c", "b", "a"].map(|name| (name, &apart)).into();
         assert!(warning(&many, &known).unwrap().ends_with("see none: a, b, c, d, e and 2 more."));
+        assert!(warning(&[("a", &apart), ("a", &apart)], &known).unwrap().ends_with("see none: a."));
+        // the lists of one key are too long to be compared, and hide no other key
+        let patterns = vec!["x".to_owned(); COMPARISONS_MAX / known.len() + 1];
+        let huge = Globs::of([&patterns]);
+        let some = warning(&[("a", &huge), ("b", &apart)], &known).unwrap();
+        assert!(some.ends_with("see none: b. Not all keys were looked at."), "{some}");
     }
 
     #[test]

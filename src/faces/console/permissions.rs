@@ -41,7 +41,7 @@ const PARAMS: ParamNames = &["request", "state", "tool", "owner", "risk", "decid
 /// Parameters that filter requests beyond their state.
 const FILTERS: [&str; 3] = ["tool", "owner", "risk"];
 /// Memory of a request on a page, in bytes: as loaded, and as text.
-const REQUEST_MEMORY_BYTES: usize = 20 * 1024;
+const REQUEST_MEMORY_BYTES: usize = 28 * 1024;
 
 /// Word of `state` for requests in any state.
 const ANY: &str = "any";

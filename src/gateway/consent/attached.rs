@@ -39,12 +39,7 @@ impl ConsentView {
     /// Returns what to show beside [`ConsentView::told`]: the risk, and the words of the agent and of the tool's author.
     pub fn details(&self, language: Language) -> Vec<String> {
         let row = &self.row;
-        let mut signals = Signals::default();
-        row.signals
-            .iter()
-            .filter_map(|signal| RiskSignal::parse(signal))
-            .for_each(|signal| signals.add(signal));
-        let risk = Risk { level: self.risk, signals };
+        let risk = Risk { level: self.risk, signals: self.signals() };
         let words = (row.agent_says.as_deref(), row.author_says.as_deref());
         reason::details(risk, (&row.server, &row.tool), words, language)
     }
@@ -52,10 +47,22 @@ impl ConsentView {
     /// Returns a line for each place in the arguments, as far as they are shown, that raises the risk.
     pub fn places(&self, language: Language) -> Vec<String> {
         let row = &self.row;
-        let mut places = risk_places(&format!("{}:{}", row.server, row.tool), &row.arguments);
-        // a later release may find what the risk does not have
-        places.retain(|place| row.signals.iter().any(|signal| signal == place.signal.as_str()));
+        let signals = self.signals();
+        let mut places = risk_places(&format!("{}:{}", row.server, row.tool), &row.arguments, row.was_cut);
+        // masks have characters of their own, and a later release finds more
+        places.retain(|place| signals.has(place.signal));
         reason::place_lines(&places, language)
+    }
+
+    /// Returns the signals of the risk that this release knows.
+    fn signals(&self) -> Signals {
+        let mut signals = Signals::default();
+        self.row
+            .signals
+            .iter()
+            .filter_map(|signal| RiskSignal::parse(signal))
+            .for_each(|signal| signals.add(signal));
+        signals
     }
 }
 

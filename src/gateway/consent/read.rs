@@ -39,7 +39,7 @@ pub struct ConsentView {
 pub struct TurnReach {
     /// Number of other requests that wait for a person or may run.
     pub others: i64,
-    /// Number of calls under way whose record is in the log: those on tools of tier read may be missing.
+    /// Number of calls of other tiers than read whose record in the log has not ended.
     pub under_way: i64,
 }
 

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::Servers;
 use super::duties::{forbid_own, own_approval};
 use super::freshness::as_of;
-use super::place::check_keeping;
+use super::place::{check_keeping, foreign_fields};
 use super::requests::{ServerChange, ServerRequest};
 use crate::domain::id::{ServerId, ServerName, TenantId};
 use crate::domain::relay::Relay;
@@ -64,6 +64,9 @@ impl Servers {
         caller.authorise(Action::ChangeServers)?;
         let tenant = caller.tenant()?.id;
         let name = new_name(&request.name)?;
+        if let Some(fault) = foreign_fields(&request).into_iter().next() {
+            return Err(fault);
+        }
         let place = self.new_place(caller, &request)?;
         let limits = request.limits.unwrap_or_default();
         check_limits(&limits)?;
@@ -104,7 +107,7 @@ impl Servers {
         self.get_server(caller, &server.name).await
     }
 
-    /// Returns the faults of the name and of the place of a server that is not added, each looked at by itself: [`Servers::create_server`] ends
+    /// Returns the faults of a server's name, kind, address, program and headers, each looked at by itself, where [`Servers::create_server`] ends
     /// at the first. None for a caller whose role adds no servers.
     pub async fn faults_of_new(&self, caller: &Caller, request: &ServerRequest) -> Vec<GatewayError> {
         if caller.authorise(Action::ChangeServers).is_err() {
@@ -117,7 +120,8 @@ impl Servers {
                 found.is_ok().then(|| GatewayError::Conflict(NAME_TAKEN.to_owned()))
             }
         };
-        name.into_iter().chain(self.new_place(caller, request).err()).collect()
+        let place = self.new_place(caller, request).err();
+        name.into_iter().chain(foreign_fields(request)).chain(place).collect()
     }
 
     /// Returns one server by name.

@@ -44,8 +44,25 @@ pub(super) fn check_keeping(caller: &Caller, change: &ServerChange) -> Result<()
     Err(GatewayError::invalid("keep_credentials", fault))
 }
 
+/// Returns the faults of fields that servers of other kinds have; none for an unknown kind.
+pub(super) fn foreign_fields(request: &ServerRequest) -> Vec<GatewayError> {
+    let url = ("url", request.url.is_some());
+    let command = ("command", request.command.is_some());
+    let headers = ("headers", request.headers.as_ref().is_some_and(|headers| !headers.is_empty()));
+    let (fields, instead) = match ServerKind::parse(&request.kind) {
+        Some(ServerKind::WebPage) => (vec![url, command, headers], ": name its pages"),
+        Some(ServerKind::Http) => (vec![command], ""),
+        Some(ServerKind::Stdio) => (vec![url, headers], ": its command is all it takes"),
+        Some(ServerKind::Unknown(_)) | None => return Vec::new(),
+    };
+    let fault = |(field, _)| {
+        GatewayError::invalid(field, format!("a server of kind {} has no {field}{instead}", request.kind))
+    };
+    fields.into_iter().filter(|(_, is_there)| *is_there).map(fault).collect()
+}
+
 impl Servers {
-    /// Checks the location of a new server.
+    /// Checks the location of a new server. [`foreign_fields`] are ignored.
     pub(super) fn new_place(
         &self,
         caller: &Caller,
@@ -57,23 +74,10 @@ impl Servers {
         }
         match kind {
             Some(kind @ ServerKind::WebPage) => {
-                let has_headers = request.headers.as_ref().is_some_and(|headers| !headers.is_empty());
-                let foreign = [
-                    ("url", request.url.is_some()),
-                    ("command", request.command.is_some()),
-                    ("headers", has_headers),
-                ];
-                if let Some((field, _)) = foreign.into_iter().find(|(_, is_there)| *is_there) {
-                    let message = format!("a server of kind web_page has no {field}: name its pages");
-                    return Err(GatewayError::invalid(field, message));
-                }
                 let pages = self.new_pages(&request.pages, request.field_secrets.as_ref())?;
                 Ok(NewPlace { kind, url: pages.pages.first().cloned(), command: None, pages: Some(pages) })
             }
             Some(kind @ ServerKind::Http) => {
-                if request.command.is_some() {
-                    return Err(GatewayError::invalid("command", "a server of kind http has no command"));
-                }
                 let url = request.url.clone();
                 let url =
                     url.ok_or_else(|| GatewayError::invalid("url", "a server of kind http needs a url"))?;
@@ -81,14 +85,6 @@ impl Servers {
                 Ok(NewPlace { kind, url: Some(url), command: None, pages: None })
             }
             Some(kind @ ServerKind::Stdio) => {
-                let has_headers = request.headers.as_ref().is_some_and(|headers| !headers.is_empty());
-                for (field, is_there) in [("url", request.url.is_some()), ("headers", has_headers)] {
-                    if is_there {
-                        let message =
-                            format!("a server of kind stdio has no {field}: its command is all it takes");
-                        return Err(GatewayError::invalid(field, message));
-                    }
-                }
                 let command = request.command.clone().ok_or_else(|| self.no_command(caller))?;
                 self.check_command(caller, &command)?;
                 Ok(NewPlace { kind, url: None, command: Some(command), pages: None })

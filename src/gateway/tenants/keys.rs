@@ -336,11 +336,13 @@ impl Tenants {
                     let access = tenant.access();
                     let callers = access.iter().flat_map(|access| access.by_id.values());
                     let own = callers.filter(|caller| caller.settings.allowed_tools_from == Some("key"));
-                    let own = own.filter(|caller| caller.role.may(Action::UseTools));
+                    let now = clock::now();
+                    let own =
+                        own.filter(|caller| caller.role.may(Action::UseTools) && !caller.is_expired(now));
                     let named = own.map(|caller| {
                         (caller.key_name.as_deref().unwrap_or(&caller.owner), &caller.settings.allowed_tools)
                     });
-                    keys_without_tools(named, &known)
+                    keys_without_tools(named.collect(), &known)
                 }),
             }
         };

@@ -28,7 +28,7 @@ pub struct OpenRequests {
     pub session_id: Option<String>,
     /// Number of requests that wait for a person or may run.
     pub requests: i64,
-    /// Number of calls under way whose record is in the log: those on tools of tier read may be missing.
+    /// Number of calls of other tiers than read whose record in the log has not ended.
     pub under_way: i64,
 }
 
@@ -154,7 +154,8 @@ impl Store {
                  where tenant_id = $1 and principal = any($2) and state in ('pending', 'granted') and expires_at > now()
                  union all
                  select coalesce(key_id, $3), session_id, true from activity_open
-                 where tenant_id = $1 and coalesce(key_id, $3) = any($2) and status = 'pending' and tool is not null
+                 where tenant_id = $1 and coalesce(key_id, $3) = any($2) and status = 'pending'
+                   and type in ('tool_call', 'direct_call') and tier is distinct from 'read'
              ) of_turn
              group by principal, session_id",
         )

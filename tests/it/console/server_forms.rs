@@ -72,6 +72,17 @@ async fn a_form_that_adds_a_server_keeps_what_was_typed() {
         }
         assert_eq!(page.text.matches("aria-invalid").count(), 3, "{page:?}");
     }
+    let stdio = [("name", "A b"), ("kind", "stdio"), ("url", plain), ("headers", "X-One: 1")];
+    let page = visitor.post("/console/servers/create", &stdio).await;
+    page.expect(400);
+    for says in [
+        "This name is not accepted.",
+        "An address is for a server of kind http.",
+        "Headers are for a server of kind http.",
+        "A server of kind stdio needs a program.",
+    ] {
+        assert!(page.text.contains(&format!("<p>{says}")), "{says}: {page:?}");
+    }
     for url in ["http://h.example/?key=s3cret", "http://u:s3cret@h.example/"] {
         let page = visitor.post("/console/servers/create", &typed("NO NAME", url, "")).await;
         page.expect(400);

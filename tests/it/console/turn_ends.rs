@@ -7,7 +7,7 @@ use serde_json::json;
 use super::markup::attributes;
 use super::permissions::{asked, asking, decision_of, path_of};
 use crate::support::upstream::Say;
-use crate::support::{Mcp, Stage, Tool, Visitor, settle, upstream};
+use crate::support::{Api, Mcp, Stage, Tool, Visitor, settle, upstream};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -32,7 +32,7 @@ async fn the_end_of_a_turn_says_until_when_and_how_many_requests_ended() {
     {
         let before = visitor.get(&path_of(id)).await.text;
         assert!(before.contains(says), "{says}: {before}");
-        assert!(before.contains("which may have run: now none, other than reads."), "{before}");
+        assert!(before.contains("The log has none under way now, reads not counted."), "{before}");
     }
     let page = end(&ids[1]).await;
     for says in ["2 other requests of the turn ended with it", "refused until 2"] {
@@ -107,23 +107,43 @@ async fn the_end_of_a_turn_is_told_with_its_time_and_in_the_past() {
 #[tokio::test]
 async fn the_page_of_a_call_that_the_end_of_its_turn_cut_off_says_who_ended_it() {
     let stage = Stage::start().await;
-    let tools = vec![Tool::writes("writer"), Tool::writes("slow").says(Say::Hang)];
+    let tools = vec![
+        Tool::writes("writer"),
+        Tool::writes("slow").says(Say::Hang),
+        Tool::reads("look").says(Say::Hang),
+    ];
     let (tenant, upstream) = asking(&stage, json!([]), tools).await;
-    let agent = tenant.agent().await;
+    let (agent, elsewhere) = (tenant.agent().await, tenant.agent().await);
     let approver = tenant.key(&json!({"role": "approver", "owner": "eva"})).await;
     let visitor = Visitor::with_key(&stage.gateway, &approver).await;
-    let slow = async || Mcp::bare(&agent).run("write", "zoo:slow", &json!({})).await;
-    let refused = slow().await.refused("consent_pending");
-    let id = refused["consent_id"].as_str().unwrap_or_else(|| panic!("{refused}")).to_owned();
-    visitor.post(&decision_of(&id), &[("decision", "allow_once")]).await.expect(303);
+    let run =
+        async |key: &Api, variant: &str, tool: &str| Mcp::bare(key).run(variant, tool, &json!({})).await;
+    let allowed = async |key: &Api, variant: &str, tool: &str| {
+        let refused = run(key, variant, tool).await.refused("consent_pending");
+        let id = refused["consent_id"].as_str().unwrap_or_else(|| panic!("{refused}")).to_owned();
+        visitor.post(&decision_of(&id), &[("decision", "allow_once")]).await.expect(303);
+        id
+    };
+    let id = allowed(&agent, "write", "zoo:slow").await;
+    allowed(&agent, "read", "zoo:look").await;
+    allowed(&elsewhere, "write", "zoo:slow").await;
     let other = asked(&agent, &json!({})).await;
     let end = async {
-        settle(1, SOON, async || upstream.counts().calls).await;
+        settle(3, SOON, async || upstream.counts().calls).await;
+        // neither reads nor calls of another key are counted
         let before = visitor.get(&path_of(&other)).await.text;
-        assert!(before.contains("which may have run: now 1 call, other than reads."), "{before}");
+        assert!(before.contains("The log has 1 under way now, reads not counted."), "{before}");
         visitor.post(&decision_of(&other), &[("decision", "cancel_turn")]).await.expect(303);
     };
-    let (cut_off, ()) = tokio::join!(slow(), end);
+    let of_turn = async {
+        let (cut_off, _, ()) =
+            tokio::join!(run(&agent, "write", "zoo:slow"), run(&agent, "read", "zoo:look"), end);
+        cut_off
+    };
+    let cut_off = tokio::select! {
+        cut_off = of_turn => cut_off,
+        _ = run(&elsewhere, "write", "zoo:slow") => panic!("the call of another key ended"),
+    };
     cut_off.refused("turn_cancelled");
     let page = async || visitor.get(&path_of(&id)).await.text;
     settle(true, SOON, async || page().await.contains(">unknown")).await;

@@ -236,6 +236,14 @@ impl RequestCard {
     }
 }
 
+impl RequestCard {
+    /// Returns whether a text of the card has a mark for a character.
+    pub(super) fn has_marks(&self) -> bool {
+        let texts = [&self.told, &self.arguments.text].into_iter().chain(&self.places);
+        texts.into_iter().any(|text| text.contains("<U+"))
+    }
+}
+
 /// Returns the rule that asks, or the mode of now where none does, with what it asks about.
 fn asked_by(visit: &PageVisit, view: &ConsentView) -> String {
     if let Some(rule) = &view.row.rule {
@@ -260,7 +268,7 @@ fn asked_by(visit: &PageVisit, view: &ConsentView) -> String {
     }
 }
 
-/// Returns the length of arguments of which more is cut than codes for terminals; `None` for others, and in rows of an older release.
+/// Returns the length of arguments of which only the beginning is shown, in bytes; `None` for others, and in rows of an older release.
 fn whole_bytes(view: &ConsentView) -> Option<usize> {
     let bytes = usize::try_from(view.row.arguments_bytes?).ok()?;
     (view.row.was_cut && bytes > ARGUMENTS_BYTES_MAX).then_some(bytes)
@@ -466,17 +474,16 @@ fn reach(decision: ConsentDecision, view: &ConsentView, in_turn: TurnReach) -> O
         )),
         ConsentDecision::CancelTurn => Some(format!(
             "Ends {} now. What waits of the agent's session, or of its key if it has none, is denied, permissions that were not used \
-             are taken back, and calls under way are cut off, which may have run: now {}. For {} s calls that ask, or that a remembered decision \
-             lets through, are refused. Remembered decisions stay.",
+             are taken back, and calls under way are cut off: they may have run. The log has {} under way now, reads not counted. For {} s calls \
+             that ask, or that a remembered decision lets through, are refused. Remembered decisions stay.",
             match in_turn.others {
                 0 => "this request alone".to_owned(),
                 1 => "this request and 1 other".to_owned(),
                 others => format!("this request and {others} others"),
             },
             match in_turn.under_way {
-                0 => "none, other than reads".to_owned(),
-                1 => "1 call, other than reads".to_owned(),
-                calls => format!("{calls} calls, other than reads"),
+                0 => "none".to_owned(),
+                calls => calls.to_string(),
             },
             FENCE.num_seconds()
         )),

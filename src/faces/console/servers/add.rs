@@ -23,9 +23,13 @@ pub(super) async fn made(visit: &PageVisit) -> Result<ServerView, GatewayError> 
 pub(super) async fn faults(visit: &PageVisit) -> Vec<GatewayError> {
     let NewServerForm { name, kind, url, command, headers, .. } = NewServerForm::of(visit);
     let headers = headers.and_then(|headers| headers.as_ref().map(checked).transpose());
-    let request = ServerRequest { name, kind, url, command, ..ServerRequest::default() };
+    let (headers, fault) = match headers {
+        Ok(headers) => (headers, None),
+        Err(fault) => (None, Some(fault)),
+    };
+    let request = ServerRequest { name, kind, url, command, headers, ..ServerRequest::default() };
     let mut faults = visit.gateway().servers.faults_of_new(visit.caller(), &request).await;
-    faults.extend(headers.err());
+    faults.extend(fault);
     faults
 }
 
