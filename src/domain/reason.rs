@@ -14,7 +14,7 @@ mod texts;
 
 use super::log_line;
 use super::redact::{self, Preview};
-use super::risk::{Risk, RiskFacts, RiskPlace};
+use super::risk::{Risk, RiskFacts, RiskPlace, RiskSignal};
 use super::text_enum::text_enum;
 use super::unseen::{is_unseen, with_marked_lookalikes};
 use super::web_page::plan::FormPlan;
@@ -110,18 +110,20 @@ impl AskReason {
         self
     }
 
-    /// Returns the lines to show, without the arguments themselves. Arguments that are longer than what is shown say so
-    /// first.
+    /// Returns the lines to show, without the arguments themselves. Arguments that are longer than what is shown, or masked in part, say so first.
     pub fn lines(&self, language: Language) -> Vec<String> {
-        let mut lines = Vec::new();
-        if self.arguments.truncated {
-            lines.push(texts::CUT.of(language).to_owned());
-        }
+        let mut lines = hidden(self.arguments.truncated, self.arguments.masked, language);
         lines.push(self.action.sentence(language));
         let words = (self.agent_says.as_deref(), self.author_says.as_deref());
         lines.extend(details(self.risk, (&self.server, &self.tool), words, language));
         lines
     }
+}
+
+/// Returns warnings about arguments that are not shown whole: `was_cut` for those that are longer, `masked` for the bytes that are masked.
+pub fn hidden(was_cut: bool, masked: usize, language: Language) -> Vec<String> {
+    let cut = was_cut.then(|| texts::CUT.of(language).to_owned());
+    cut.into_iter().chain((masked > 0).then(|| texts::masked(masked, language))).collect()
 }
 
 /// Returns the lines beside the action of a request: the risk of the tool's call, and what the agent and the tool's author
@@ -139,8 +141,9 @@ pub fn details(
     lines
 }
 
-/// Returns a line for each place in the arguments that raises the risk: the reason, and what is there. Places without a name or text have none.
-pub fn place_lines(places: &[RiskPlace], language: Language) -> Vec<String> {
+/// Returns a line for each place in the arguments that raises the risk: the reason, and what is there. Places without a name or text have none. Signals
+/// that are `hidden` have no place in what is shown, and a line that says so.
+pub fn place_lines(places: &[RiskPlace], hidden: &[RiskSignal], language: Language) -> Vec<String> {
     let line = |place: &RiskPlace| {
         let member: String = place.member.chars().take(MEMBER_CHARS_MAX).collect();
         let words: Vec<String> = [&member, &place.excerpt]
@@ -150,7 +153,10 @@ pub fn place_lines(places: &[RiskPlace], language: Language) -> Vec<String> {
         let reason = texts::reason(place.signal, language);
         (!words.is_empty()).then(|| format!("{reason}: {}", words.join(": ")))
     };
-    places.iter().filter_map(line).collect()
+    let unseen = |signal: &RiskSignal| {
+        format!("{}: {}", texts::reason(*signal, language), texts::NOT_SHOWN.of(language))
+    };
+    places.iter().filter_map(line).chain(hidden.iter().map(unseen)).collect()
 }
 
 /// Makes the words of others fit for a quotation: one line, masked, cut, with marks for characters that nobody sees, and without quotation
@@ -176,7 +182,7 @@ fn one_line(text: &str, bytes_max: usize) -> String {
 fn value_line(text: &str, bytes_max: usize) -> Preview {
     let is_marked = |c: char| is_unseen(c) || c.is_control();
     let line = with_breaks(text);
-    let Preview { text: shown, truncated } = redact::preview_marked(&line, is_marked, bytes_max);
+    let Preview { text: shown, truncated, masked } = redact::preview_marked(&line, is_marked, bytes_max);
     let mut shown = with_marked_lookalikes(&shown.replace(MARKED_BREAK, "⏎ "));
     // after the masks, which tell values apart by their blanks
     shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -185,7 +191,7 @@ fn value_line(text: &str, bytes_max: usize) -> Preview {
         shown.truncate(shown.floor_char_boundary(bytes_max));
         shown.push_str(&format!("… ({} B)", text.len()));
     }
-    Preview { text: shown, truncated: is_cut }
+    Preview { text: shown, truncated: is_cut, masked }
 }
 
 /// Returns the text with one blank, and behind it a line feed where there was a line break, for blanks, tabs and line breaks in a row: masks look at
@@ -213,8 +219,8 @@ fn with_breaks(text: &str) -> String {
 fn marked(text: &str, bytes_max: usize) -> Preview {
     let line = in_one_line(text);
     let is_marked = |c: char| is_unseen(c) || c.is_control();
-    let Preview { text, truncated } = redact::preview_marked(&line, is_marked, bytes_max);
-    Preview { text, truncated: truncated || line.contains(['\u{1b}', '\u{9b}']) }
+    let preview = redact::preview_marked(&line, is_marked, bytes_max);
+    Preview { truncated: preview.truncated || line.contains(['\u{1b}', '\u{9b}']), ..preview }
 }
 
 /// Returns the text in one line, with codes for terminals cut down to the character that begins them.

@@ -131,7 +131,7 @@ impl ConsentState {
                 format!("nobody answered by {until}, and the call was not made{ASKS_AGAIN}")
             }
             ConsentState::Cancelled => {
-                format!("its turn was ended: calls of it that ask are refused until {fenced_until}, and ask again after that")
+                format!("its turn was ended: calls of it that ask are refused until {fenced_until}; after that they ask again, unless a remembered decision covers them")
             }
             ConsentState::Lapsed => lapsed(lapse, until),
             ConsentState::Undeliverable => "nobody could be asked: look at the channels of the rule that asked \

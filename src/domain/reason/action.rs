@@ -87,12 +87,6 @@ impl CallAction {
         }
         text
     }
-
-    /// Returns the action in words, after a warning if the arguments are not shown whole.
-    pub fn told(&self, was_cut: bool, language: Language) -> String {
-        let sentence = self.sentence(language);
-        if was_cut { format!("{} {sentence}", texts::CUT.of(language)) } else { sentence }
-    }
 }
 
 /// Returns the shape of a call with its values.

@@ -30,6 +30,18 @@ pub(super) const CUT: Wording = say(
     "The arguments are longer than what is shown here.",
     "Die Argumente sind länger, als hier gezeigt wird.",
 );
+pub(super) const NOT_SHOWN: Wording =
+    say("not in what is shown of the arguments", "nicht in dem, was von den Argumenten gezeigt wird");
+/// Warns of masks, which can hide more than a secret: what follows it without a blank, for one.
+pub(super) fn masked(bytes: usize, language: Language) -> String {
+    match language {
+        Language::English => format!("[redacted] hides {bytes} bytes of the arguments, which the call has."),
+        Language::German => {
+            format!("[redacted] verbirgt {bytes} Bytes der Argumente, die der Aufruf enthält.")
+        }
+    }
+}
+
 /// Quotation marks, none of which a quotation has within.
 pub(super) const QUOTES: [char; 6] = ['"', '“', '”', '„', '«', '»'];
 /// Verbs that take an object to another place or name.

@@ -30,6 +30,8 @@ pub struct Preview {
     pub text: String,
     /// True if anything of the original text is left out at its end.
     pub truncated: bool,
+    /// Length of what is masked in the beginning, in bytes.
+    pub masked: usize,
 }
 
 /// Returns the first `max_bytes` of `text`, cut between characters. Secrets are masked, and U+0000 becomes U+FFFD.
@@ -54,9 +56,9 @@ pub fn preview_marked(text: &str, is_unseen: fn(char) -> bool, max_bytes: usize)
             false => seen.push(c),
         }
     }
-    let Preview { text, truncated } = shown(&seen, &marks, max_bytes);
+    let preview = shown(&seen, &marks, max_bytes);
     // marks without a place must not be missed by whoever reads the rest
-    Preview { text, truncated: truncated || is_full }
+    Preview { truncated: preview.truncated || is_full, ..preview }
 }
 
 /// Returns the masked beginning of a text, with marks for the characters that stood at these places of it, in order.
@@ -70,7 +72,9 @@ fn shown(text: &str, marks: &[(usize, char)], max_bytes: usize) -> Preview {
     if !fits {
         out.truncate(out.floor_char_boundary(max_bytes));
     }
-    Preview { text: out, truncated: !fits || shown.len() < text.len() }
+    let masked = masks.iter().filter(|mask| mask.start < shown.len());
+    let masked = masked.map(|mask| mask.end.min(window.len()) - mask.start).sum();
+    Preview { text: out, truncated: !fits || shown.len() < text.len(), masked }
 }
 
 /// Returns [`preview`] of raw bytes up to the first that is not UTF-8. The cost does not depend on the bytes after the cut.

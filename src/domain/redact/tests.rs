@@ -254,19 +254,22 @@ fn ordinary_text_stays() {
 #[test]
 fn nul_becomes_a_character_that_can_be_stored() {
     becomes(&[("a\0b\\u0000", "a\u{fffd}b\\u0000")]);
-    assert_eq!(preview("a\0b", 4), Preview { text: "a\u{fffd}".into(), truncated: true });
+    assert_eq!(preview("a\0b", 4), Preview { text: "a\u{fffd}".into(), truncated: true, masked: 0 });
 }
 
 #[test]
 fn previews_are_cut_between_characters() {
-    assert_eq!(preview("añb", 2), Preview { text: "a".into(), truncated: true });
-    assert_eq!(preview("añb", 3), Preview { text: "añ".into(), truncated: true });
-    assert_eq!(preview("añb", 4), Preview { text: "añb".into(), truncated: false });
-    assert_eq!(preview("x", 0), Preview { text: String::new(), truncated: true });
-    assert_eq!(preview("", 0), Preview { text: String::new(), truncated: false });
+    assert_eq!(preview("añb", 2), Preview { text: "a".into(), truncated: true, masked: 0 });
+    assert_eq!(preview("añb", 3), Preview { text: "añ".into(), truncated: true, masked: 0 });
+    assert_eq!(preview("añb", 4), Preview { text: "añb".into(), truncated: false, masked: 0 });
+    assert_eq!(preview("x", 0), Preview { text: String::new(), truncated: true, masked: 0 });
+    assert_eq!(preview("", 0), Preview { text: String::new(), truncated: false, masked: 0 });
     assert_eq!(preview("x", usize::MAX).text, "x");
     // a mask longer than its secret is cut to the bound
-    assert_eq!(preview("pwd=a&pwd=b", 11), Preview { text: "pwd=[redact".into(), truncated: true });
+    assert_eq!(
+        preview("pwd=a&pwd=b", 11),
+        Preview { text: "pwd=[redact".into(), truncated: true, masked: 2 }
+    );
 }
 
 #[test]

@@ -107,6 +107,11 @@ impl RiskSignal {
         }
     }
 
+    /// Returns whether the signal is found in the arguments of a call.
+    pub fn is_of_arguments(self) -> bool {
+        matches!(self.weight(), Weight::Step(Group::Arguments) | Weight::StepWithFloor(Group::Arguments, _))
+    }
+
     fn bit(self) -> u32 {
         1 << (self as u32)
     }

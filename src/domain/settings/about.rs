@@ -51,6 +51,10 @@ pub fn about_at(name: &str, scope: Scope) -> Option<&'static str> {
         (Scope::Key, "rate_limit") => {
             "Most attempts per minute of this key. A limit of the tenant holds as well, for all its keys together."
         }
+        (Scope::Key, "direct_endpoint") => {
+            "Whether the key may use /mcp/direct, which lists every tool by itself, if the deployment has it on. Where intent_declaration is \
+             required, only a value of the key's own counts: that of the tenant or deployment does not open it."
+        }
         _ => return about(name),
     })
 }

@@ -10,9 +10,10 @@ const MEANT_MAX: usize = 5;
 /// Most keys that a warning names.
 const NAMED_MAX: usize = 5;
 
-/// Returns a warning about a value of `allowed_tools` that matches none of the `known` tools; `None` if it matches one, or no tool is known.
+/// Returns a warning about a value of `allowed_tools` that matches none of the `known` tools, or about globs of it that match none; `None` if it is fine, or
+/// no tool is known.
 pub fn unmatched_tools(globs: &[String], known: &[&str]) -> Option<String> {
-    unmatched(globs, known, "no key sees a tool")
+    unmatched(globs, known, "no key sees a tool").or_else(|| idle_globs(globs, known))
 }
 
 /// Returns the warning with its consequence.
@@ -31,6 +32,27 @@ fn unmatched(globs: &[String], known: &[&str], so: &str) -> Option<String> {
     Some(format!("allowed_tools {of} known now: {so}.{meant}"))
 }
 
+/// Returns a warning about globs that match no tool; `None` without one.
+fn idle_globs(globs: &[String], known: &[&str]) -> Option<String> {
+    if known.is_empty() || globs.len().saturating_mul(known.len()) > COMPARISONS_MAX {
+        return None;
+    }
+    let is_idle = |glob: &&String| !known.iter().any(|tool| glob::matches(glob, tool));
+    let idle: Vec<&String> = globs.iter().filter(is_idle).collect();
+    let named = |glob: &&String| match near::tool(glob, known) {
+        Some(meant) => format!("{glob} (did you mean '{meant}'?)"),
+        None => (*glob).clone(),
+    };
+    let more = match idle.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let names: Vec<String> = idle.iter().take(NAMED_MAX).map(named).collect();
+    (!names.is_empty()).then(|| {
+        format!("these globs of allowed_tools match no tool that is known now: {}{more}.", names.join(", "))
+    })
+}
+
 /// Returns a warning about a key's value of `allowed_tools` beside those of its tenant and the deployment: one that matches no tool, as
 /// [`unmatched_tools`] does, or none that they let through.
 pub fn unmatched_tools_within(
@@ -47,9 +69,12 @@ pub fn unmatched_tools_within(
     let is_short = patterns.saturating_mul(known.len()) <= COMPARISONS_MAX;
     let let_through = |tool: &str| lists.iter().all(|list| list.iter().any(|glob| glob::matches(glob, tool)));
     let is_fine = known.is_empty() || !is_short || known.iter().any(|tool| let_through(tool));
-    (!is_fine).then(|| {
-        format!("allowed_tools has no tool in common with those of the tenant and the deployment, which hold as well: {SO}.")
-    })
+    match is_fine {
+        true => idle_globs(globs, known),
+        false => Some(format!(
+            "allowed_tools has no tool in common with those of the tenant and the deployment, which hold as well: {SO}."
+        )),
+    }
 }
 
 /// Returns a warning about keys, each with its name and all lists that hold for it, that see none of the `known` tools; `None` without one. Keys
@@ -136,9 +161,11 @@ mod tests {
         assert_eq!(warning(&["nothing", "op-firsts:*"], &known), Some(meant));
         let one = warning(&["x:*"], &["a:b"]).unwrap();
         assert!(one.starts_with("allowed_tools does not match the 1 tool that is known now"), "{one}");
-        for globs in [&["op-*"][..], &["x:*", "*:read"], &["*"]] {
+        for globs in [&["op-*"][..], &["op-first:*", "*:read"], &["*"]] {
             assert_eq!(warning(globs, &known), None, "{globs:?}");
         }
+        let some = warning(&["x:*", "*:read", "op-frist:*"], &known).unwrap();
+        assert!(some.ends_with("known now: x:*, op-frist:* (did you mean 'op-first:*'?)."), "{some}");
         assert_eq!(warning(&["x:*"], &[]), None);
     }
 }

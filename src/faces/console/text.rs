@@ -43,8 +43,9 @@ pub(super) fn short(text: &str, chars_max: usize) -> String {
 /// Returns the beginning of a call's action in words as [`short`] does; a quotation that is cut is closed.
 pub(super) fn short_told(told: &str, chars_max: usize) -> String {
     let mut text = short(told, chars_max);
-    if text == told {
-        return text;
+    let rest = told.get(text.len().saturating_sub('…'.len_utf8())..).unwrap_or_default();
+    if text == told || ["\"", "“"].contains(&rest) {
+        return told.to_owned();
     }
     // a mark with a backslash is one of the quotation
     let open = text.replace("\\\\", "").replace("\\\"", "").replace("\\“", "");
@@ -58,7 +59,7 @@ pub(super) fn short_told(told: &str, chars_max: usize) -> String {
 }
 
 /// Returns JSON as a person reads it: with letters and digits in the place of their escapes, such as `\u00fc`, since some clients escape all that is
-/// not ASCII, and with marks for letters that pass for Latin ones. Other characters stay escaped.
+/// not ASCII, and with marks for letters that pass for Latin ones, and for escapes of characters that nobody sees. Others stay escaped.
 pub(super) fn readable(json: &str) -> String {
     let (mut out, mut words) = (String::with_capacity(json.len()), String::new());
     let mut rest = json;
@@ -74,9 +75,10 @@ pub(super) fn readable(json: &str) -> String {
             // a backslash and what it escapes stay together
             None => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
         };
-        match code.and_then(char::from_u32).filter(is_shown) {
-            Some(letter) => words.push(letter),
-            None => {
+        match code.and_then(char::from_u32) {
+            Some(letter) if is_shown(&letter) => words.push(letter),
+            Some(unseen) if is_unseen(unseen) => words.push_str(&format!("<U+{:04X}>", u32::from(unseen))),
+            _ => {
                 // the letters of an escape are none of the word behind it
                 out.push_str(&with_marked_lookalikes(&words));
                 words.clear();
@@ -191,9 +193,9 @@ mod tests {
     #[test]
     fn json_is_shown_as_a_person_reads_it() {
         for (json, expected) in [
-            (r#"{"a":"Gr\u00fc\u00df\n\u202e\u0041\"}"#, r#"{"a":"Grüß\n\u202e\u0041\"}"#),
+            (r#"{"a":"Gr\u00fc\u00df\n\u202e\u0041\"}"#, r#"{"a":"Grüß\n<U+202E>\u0041\"}"#),
             (r#""\\u00fc \u00f"#, r#""\\u00fc \u00f"#),
-            (r#""\ud83d\ude00 \u3164""#, r#""\ud83d\ude00 \u3164""#),
+            (r#""\ud83d\ude00 \u3164""#, r#""\ud83d\ude00 <U+3164>""#),
             ("\\", "\\"),
             // words of one script stay words, also behind an escape
             ("\"привет\\nпривет\\t\\\"привет\"", "\"привет\\nпривет\\t\\\"привет\""),

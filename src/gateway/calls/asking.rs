@@ -20,7 +20,7 @@ use super::under_way::UnderWay;
 use crate::domain::json;
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::clock;
-use crate::gateway::consent::{ConsentNews, turn_cancelled};
+use crate::gateway::consent::ConsentNews;
 use crate::gateway::log::Attempt;
 use crate::gateway::mailbox::REPLY_BYTES_MAX;
 use crate::upstream::{CallEvent, Hears, QuestionReply, ServerQuestion};
@@ -273,7 +273,9 @@ impl Conversation<'_> {
                 }
                 WaitEnd::Reply(_) | WaitEnd::Nothing => return Err(None),
                 WaitEnd::Decided => return Ok(None),
-                WaitEnd::Stopped(Code::TurnCancelled) => return Err(Some(turn_cancelled(None))),
+                WaitEnd::Stopped(Code::TurnCancelled) => {
+                    return Err(Some(self.calls.consent.cut_off(self.attempt, false).await));
+                }
                 WaitEnd::Stopped(code) => {
                     let message = "The call was cancelled by its caller while it waited for an answer";
                     return Err(Some(Refusal::new(code, message)));

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::checks::tool::CheckedTool;
 use self::checks::{Checked, offer, tool};
-use self::ending::{from_upstream, status_of, withdrawn};
+use self::ending::{from_upstream, status_of};
 use self::ledger::{LedgerClerk, LedgerEnd};
 use self::policy::PolicyStep;
 use self::relay::{CallRelay, Relayed};
@@ -341,7 +341,7 @@ impl Calls {
         let ended = tokio::select! {
             biased;
             // a request that was cancelled while it waited for its record is not sent at all
-            code = &mut stopped => Err(withdrawn(code, sending.sent.is_dispatched())),
+            code = &mut stopped => Err(self.withdrawn(attempt, code, sending.sent.is_dispatched()).await),
             ended = exchanged => ended,
         };
         if let Some(clerk) = clerk {

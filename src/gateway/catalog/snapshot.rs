@@ -138,6 +138,11 @@ impl Catalog {
         self.tools.keys().map(|name| &**name)
     }
 
+    /// Returns the canonical names of all tools that nobody has blocked.
+    pub(in crate::gateway) fn unblocked_names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().filter(|(_, tool)| tool.state != PinState::Blocked).map(|(name, _)| &**name)
+    }
+
     /// Returns a tool by either spelling of its name. Every canonical name has a `:`, and no safe name has one.
     pub fn by_either_name(&self, name: &str) -> Option<&Arc<Tool>> {
         self.tools.get(name).or_else(|| self.by_safe_name.get(name))

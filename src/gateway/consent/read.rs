@@ -74,21 +74,23 @@ impl From<ConsentRow> for ConsentView {
 impl ConsentView {
     /// Returns what the call will do, in a reader's language. Arguments that are not shown whole are mentioned first.
     pub fn told(&self, language: Language) -> String {
-        self.told_of(self.row.was_cut, language)
+        let mut told = reason::hidden(self.row.was_cut, self.masked_bytes(), language);
+        told.push(self.told_shortly(language));
+        told.join(" ")
     }
 
     /// Returns what the call will do as [`ConsentView::told`] does, without a word about arguments that are not shown whole.
     pub fn told_shortly(&self, language: Language) -> String {
-        self.told_of(false, language)
-    }
-
-    fn told_of(&self, was_cut: bool, language: Language) -> String {
         let row = &self.row;
-        let action = CallAction::stored(&row.action, row.action_values.clone(), row.is_irreversible);
-        match action {
-            Some(action) => action.told(was_cut, language),
+        match CallAction::stored(&row.action, row.action_values.clone(), row.is_irreversible) {
+            Some(action) => action.sentence(language),
             None => format!("{}:{}", row.server, row.tool),
         }
+    }
+
+    /// Returns how much of the beginning of the arguments is masked, in bytes; 0 in rows of an older release.
+    pub fn masked_bytes(&self) -> usize {
+        self.row.masked_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0)
     }
 
     /// Returns what the state of the request means for its call, and what may be done; `words` gives times to the reader. Empty for a

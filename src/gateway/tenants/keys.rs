@@ -317,7 +317,7 @@ impl Tenants {
     ) -> Result<Option<String>, GatewayError> {
         caller.authorise(Action::ManageKeys)?;
         let tenant = caller.tenant()?;
-        let catalogue = tenant.catalogue();
+        let (catalogue, access, now) = (tenant.catalogue(), tenant.access(), clock::now());
         let outer = match key {
             Some(_) => {
                 let stored = self.store.get_settings(tenant.id, None).await;
@@ -327,24 +327,22 @@ impl Tenants {
             None => None,
         };
         let lint = || {
-            let known: Vec<&str> = catalogue.tool_names().collect();
-            match &outer {
-                Some(outer) => {
-                    unmatched_tools_within(globs, [outer, &self.options.defaults.allowed_tools], &known)
-                }
-                None => unmatched_tools(globs, &known).or_else(|| {
-                    let access = tenant.access();
-                    let callers = access.iter().flat_map(|access| access.by_id.values());
-                    let own = callers.filter(|caller| caller.settings.allowed_tools_from == Some("key"));
-                    let now = clock::now();
-                    let own =
-                        own.filter(|caller| caller.role.may(Action::UseTools) && !caller.is_expired(now));
-                    let named = own.map(|caller| {
-                        (caller.key_name.as_deref().unwrap_or(&caller.owner), &caller.settings.allowed_tools)
-                    });
-                    keys_without_tools(named.collect(), &known)
-                }),
-            }
+            let known: Vec<&str> = catalogue.unblocked_names().collect();
+            let Some(outer) = &outer else {
+                let own = access.iter().flat_map(|access| access.by_id.values()).filter(|caller| {
+                    let is_own = caller.settings.allowed_tools_from == Some("key");
+                    is_own && caller.role.may(Action::UseTools) && !caller.is_expired(now)
+                });
+                let lists = own.map(|caller| {
+                    let name = caller.key_name.as_deref().unwrap_or(&caller.owner);
+                    (name, &caller.settings.allowed_tools)
+                });
+                let about_keys = keys_without_tools(lists.collect(), &known);
+                let warnings: Vec<String> =
+                    unmatched_tools(globs, &known).into_iter().chain(about_keys).collect();
+                return (!warnings.is_empty()).then(|| warnings.join(" Also, "));
+            };
+            unmatched_tools_within(globs, [outer, &self.options.defaults.allowed_tools], &known)
         };
         Ok(self.upstreams.in_turn(caller.tenant_id().0, lint).await)
     }

@@ -333,9 +333,9 @@ impl Asking<'_> {
                  tenant_id, id, principal, owner, person, creator, session_id, server_id, server, tool,
                  operation_type, pin, digest, endpoint, risk, signals, action, action_values, is_irreversible,
                  arguments, was_cut, agent_says, author_says, rule, policy_version, assurance, options, channels,
-                 ttl_s, trace_id, identity_id, principal_root, person_email, arguments_bytes, expires_at)
+                 ttl_s, trace_id, identity_id, principal_root, person_email, arguments_bytes, masked_bytes, expires_at)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                 $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, now() + make_interval(secs => $29::float8))
+                 $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, now() + make_interval(secs => $29::float8))
              on conflict do nothing returning ",
             request_columns!()
         ))
@@ -373,6 +373,7 @@ impl Asking<'_> {
         .bind(new.root.map(|key| key.0))
         .bind(&new.email)
         .bind(i32::try_from(reason.arguments_bytes).unwrap_or(i32::MAX))
+        .bind(i32::try_from(reason.arguments.masked).unwrap_or(i32::MAX))
         .fetch_optional(&mut **self.tx)
         .await?;
         if let Some(row) = inserted {

@@ -57,6 +57,17 @@ impl CallTurn {
 }
 
 impl Store {
+    /// Returns the fence that holds longest for a call; `None` without one.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn fence_of(&self, tenant: TenantId, turn: &CallTurn) -> Result<Option<HeldFence>, StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let fence = held(&mut tx, tenant, turn).await?;
+        tx.commit().await?;
+        Ok(fence)
+    }
+
     /// Ends the turn of the key that decides, as it wants to: fences all that it has begun, and cancels its open requests.
     /// Returns how many those were.
     ///

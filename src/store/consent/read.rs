@@ -19,7 +19,7 @@ macro_rules! request_columns {
     () => {
         concat!(
             "id, principal, principal_root, owner, person, person_email, identity_id, creator, session_id, server_id, server, tool, operation_type, pin, digest,
-             risk, signals, action, action_values, is_irreversible, arguments, was_cut, arguments_bytes, agent_says, author_says,
+             risk, signals, action, action_values, is_irreversible, arguments, was_cut, arguments_bytes, masked_bytes, agent_says, author_says,
              rule, assurance, options, channels, ttl_s, created_at, expires_at, decided_at, decided_by, decided_owner,
              decided_via, decision, comment, ended_at, told_at, expires_at > now() as is_in_time, ",
             state_now!(),
@@ -82,6 +82,8 @@ pub struct ConsentRow {
     pub was_cut: bool,
     /// Length of the arguments, in bytes; `None` in rows of an older release.
     pub arguments_bytes: Option<i32>,
+    /// Length of what is masked in their beginning, in bytes; `None` in rows of an older release.
+    pub masked_bytes: Option<i32>,
     /// The caller's words.
     pub agent_says: Option<String>,
     /// The words of the tool's author.
@@ -155,6 +157,7 @@ impl ConsentRow {
             arguments: r#"{"repo":"acme/demo","a":12345678901234567890123,"token":"[hidden]"}"#.to_owned(),
             was_cut: false,
             arguments_bytes: None,
+            masked_bytes: None,
             agent_says: Some("cleanup".to_owned()),
             author_says: None,
             rule: None,

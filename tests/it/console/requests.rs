@@ -317,6 +317,39 @@ async fn a_card_says_what_raises_the_risk_and_how_much_of_the_arguments_is_missi
 }
 
 #[tokio::test]
+async fn a_card_says_how_much_a_mask_hides() {
+    let stage = Stage::start().await;
+    let tools = vec![Tool::writes("terminal_run")];
+    let (tenant, _upstream) = asking(&stage, json!([]), tools).await;
+    let agent = tenant.agent().await;
+    let approver = tenant.approver().await;
+    let visitor = Visitor::with_key(&stage.gateway, &approver).await;
+    // what follows a secret without a blank is masked with it
+    let command = "deploy --token=abc;mv${IFS}/srv/data${IFS}/dev/null";
+    let asked = Mcp::bare(&agent).run("write", "zoo:terminal_run", &json!({ "command": command })).await;
+    let id = asked.refused("consent_pending")["consent_id"].as_str().unwrap().to_owned();
+    let hidden = command.len() - "deploy --token=".len();
+    let page = visitor.get(&path_of(&id)).await.text;
+    assert_harmless(&page);
+    for says in [
+        format!(
+            "[redacted] hides {hidden} bytes, which the call has. Deny the call, unless you know what it does."
+        ),
+        "A command has characters that a shell interprets: not in what is shown of the arguments".to_owned(),
+        "Execute command: <code>deploy --token=[redacted]</code>".to_owned(),
+    ] {
+        assert!(page.contains(&says), "{says}: {page}");
+    }
+    let allow = page.split("value=\"allow_once\"").next().unwrap().rsplit("<button").next().unwrap();
+    assert!(allow.contains("class=\"second\""), "{page}");
+    let shown = approver.get(&format!("/api/v1/consent/{id}")).await.expect(200);
+    let reason = shown["reason"].as_str().unwrap();
+    let says =
+        format!("[redacted] hides {hidden} bytes of the arguments, which the call has. Execute command: ");
+    assert!(reason.starts_with(&says), "{reason}");
+}
+
+#[tokio::test]
 async fn the_page_of_a_call_that_failed_says_that_it_was_sent() {
     let stage = Stage::start().await;
     let errs = Tool::writes("writer").says(Say::Result(r#"{"content":[],"isError":true}"#.to_owned()));

@@ -72,6 +72,16 @@ async fn a_form_that_adds_a_server_keeps_what_was_typed() {
         }
         assert_eq!(page.text.matches("aria-invalid").count(), 3, "{page:?}");
     }
+    let headers = "X-One: 1\nfoo\nContent-Length: 5\nX Bad: s3cret\nx-one: 2";
+    let page = visitor.post("/console/servers/create", &typed("new", plain, headers)).await;
+    page.expect(400);
+    for says in [
+        "Line 2 of the headers has no colon:",
+        "Line 3 of the headers: headers.Content-Length cannot be set:",
+        "Line 4 of the headers: headers has a name that is no HTTP header name.",
+    ] {
+        assert!(page.text.contains(says) && !page.text.contains("s3cret"), "{says}: {page:?}");
+    }
     let stdio = [("name", "A b"), ("kind", "stdio"), ("url", plain), ("headers", "X-One: 1")];
     let page = visitor.post("/console/servers/create", &stdio).await;
     page.expect(400);

@@ -191,6 +191,14 @@ async fn roles_see_and_decide_offers_as_they_do_tools() {
     }
     let other = stage.tenant("beta").await;
     Visitor::with_key(&stage.gateway, &other.admin().await).await.get(&link).await.expect(404);
+    // who added the server blocks, and does not lift the block
+    adder.post(&format!("{LIST}/block"), &fields).await.expect(303);
+    adder.post("/console/servers/up/tools/block", &[("tool", "t")]).await.expect(303);
+    for path in [&*link, "/console/servers/up?tool=t"] {
+        let page = adder.get(path).await.text;
+        let says = "Somebody else than who added or last moved the server lifts the block";
+        assert!(page.contains(says) && form_to(&page, "/unblock").is_none(), "{page}");
+    }
 }
 
 #[tokio::test]

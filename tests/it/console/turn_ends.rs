@@ -133,7 +133,14 @@ async fn the_page_of_a_call_that_the_end_of_its_turn_cut_off_says_who_ended_it()
         // neither reads nor calls of another key are counted
         let before = visitor.get(&path_of(&other)).await.text;
         assert!(before.contains("The log has 1 under way now, reads not counted."), "{before}");
-        visitor.post(&decision_of(&other), &[("decision", "cancel_turn")]).await.expect(303);
+        let comment = ("comment", "ask Ben first");
+        let ended = visitor.post(&decision_of(&other), &[("decision", "cancel_turn"), comment]).await;
+        ended.expect(303);
+        let told = async || visitor.get(ended.header("location")).await.text;
+        settle(true, SOON, async || {
+            told().await.contains("The log has no call of it under way, reads not counted")
+        })
+        .await;
     };
     let of_turn = async {
         let (cut_off, _, ()) =
@@ -144,7 +151,13 @@ async fn the_page_of_a_call_that_the_end_of_its_turn_cut_off_says_who_ended_it()
         cut_off = of_turn => cut_off,
         _ = run(&elsewhere, "write", "zoo:slow") => panic!("the call of another key ended"),
     };
-    cut_off.refused("turn_cancelled");
+    let refused = cut_off.refused("turn_cancelled");
+    let says = refused["message"].as_str().unwrap();
+    assert!(
+        says.starts_with("The call was sent and may have run, but the user stopped this turn"),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("ask Ben first"), "{refused}");
     let page = async || visitor.get(&path_of(&id)).await.text;
     settle(true, SOON, async || page().await.contains(">unknown")).await;
     let page = page().await;

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{KeyLine, LIST_MEMORY_BYTES, has_ended, href_of, id_of, line};
 use crate::domain::id::KeyId;
@@ -43,6 +43,8 @@ struct KeyPage {
     predecessor_ends: Option<String>,
     /// Page of the key that replaced this one; `None` if none did.
     successor: Option<String>,
+    /// True if the key has `/mcp/direct` only by a setting of its own, which it has not.
+    needs_own_direct: bool,
     /// Settings with their origin; none for a key that was revoked.
     settings: Vec<SettingLine>,
     may_rotate: bool,
@@ -80,6 +82,7 @@ async fn key(visit: &PageVisit, id: &str) -> Result<Response, GatewayError> {
         successor: key.successor.map(href_of),
         // those that are read back then are what a key without any has
         settings: settings.iter().filter_map(setting).filter(|_| key.revoked_at.is_none()).collect(),
+        needs_own_direct: needs_own_direct(&settings),
         may_rotate: works && successor.is_none_or(|successor| successor.revoked_at.is_some()),
         may_revoke: works,
         key: line(visit, &key),
@@ -101,6 +104,13 @@ pub(super) async fn other(visit: &PageVisit, id: Option<KeyId>) -> Result<Option
         Err(GatewayError::NotFound(_)) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Returns whether the key must declare its intent, and so has `/mcp/direct` only by a setting of its own, which it has not.
+fn needs_own_direct(settings: &Map<String, Value>) -> bool {
+    let of = |name: &str, member: &str| settings.get(name).and_then(|setting| setting.get(member)).cloned();
+    of("intent_declaration", "value") == Some(Value::from("required"))
+        && of("direct_endpoint", "origin").is_some_and(|origin| origin != "key")
 }
 
 /// Returns a setting as it is read back; `None` for a member that is none, such as the version.

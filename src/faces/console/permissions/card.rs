@@ -6,7 +6,7 @@ use crate::domain::consent::{
 };
 use crate::domain::person::OnePerson;
 use crate::domain::policy::{Assurance, PolicyLayer, PolicyMode};
-use crate::domain::reason::ARGUMENTS_BYTES_MAX;
+use crate::domain::reason::{ARGUMENTS_BYTES_MAX, ActionKey};
 use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
 use crate::faces::console::moment::Moment;
@@ -65,6 +65,8 @@ pub(super) struct RequestCard {
     pub(super) records: Option<String>,
     /// Action of the call, in words.
     pub(super) told: String,
+    /// Words of the gateway before a command or statement, and what the caller wrote; `None` for other actions.
+    pub(super) written: Option<(String, String)>,
     /// Language of `told` and `details`, as a tag.
     pub(super) language: &'static str,
     /// Canonical name of the tool.
@@ -87,6 +89,8 @@ pub(super) struct RequestCard {
     pub(super) arguments: LongText,
     /// True if the arguments are longer than what is shown.
     pub(super) was_cut: bool,
+    /// Length of what is masked in the arguments, in bytes.
+    pub(super) masked_bytes: usize,
     /// Length of arguments that are cut, in bytes; `None` for others, and where it is not known.
     pub(super) whole_bytes: Option<usize>,
     /// True if the arguments go on beyond what is in sight on a phone.
@@ -168,6 +172,7 @@ impl RequestCard {
             },
         };
         let key_id = view.key().map(|key| key.to_string());
+        let told = short_told(&view.told_shortly(language), HEADING_CHARS_MAX);
         let offers = |decision: &ConsentDecision| {
             decides && view.options.contains(decision) && view.may_decide(caller, *decision).is_ok()
         };
@@ -184,7 +189,8 @@ impl RequestCard {
             href: super::href_of(row.id),
             records: sees_records
                 .then(|| format!("{}?consent_id={}#records", Section::Activity.href(), row.id)),
-            told: short_told(&view.told_shortly(language), HEADING_CHARS_MAX),
+            written: written(view, &told),
+            told,
             language: language.as_str(),
             tool: format!("{}:{}", row.server, row.tool),
             operation: row.operation_type.as_str().to_owned(),
@@ -196,6 +202,7 @@ impl RequestCard {
             places: view.places(language),
             arguments: LongText::of(&readable(&row.arguments)),
             was_cut: row.was_cut,
+            masked_bytes: view.masked_bytes(),
             whole_bytes: whole_bytes(view),
             is_long: is_long(view) && is_pending,
             is_late: is_pending && (row.expires_at - visit.now()).num_seconds() < LAST_S,
@@ -266,6 +273,15 @@ fn asked_by(visit: &PageVisit, view: &ConsentView) -> String {
         ),
         (None, _) => "no rule: the mode of the policy, or what is always asked about".to_owned(),
     }
+}
+
+/// Returns the words of the gateway before the command or statement of an action, and what the caller wrote; `None` for other actions, and where words
+/// of the gateway follow.
+fn written(view: &ConsentView, told: &str) -> Option<(String, String)> {
+    let key = ActionKey::parse(&view.row.action)?;
+    let is_written = matches!(key, ActionKey::Execute | ActionKey::Sql) && !view.row.is_irreversible;
+    let (before, written) = told.split_once(": ").filter(|_| is_written)?;
+    Some((before.to_owned(), written.to_owned()))
 }
 
 /// Returns the length of arguments of which only the beginning is shown, in bytes; `None` for others, and in rows of an older release.
@@ -505,6 +521,7 @@ fn button(decision: &ConsentDecision, view: &ConsentView, in_turn: TurnReach) ->
         // nothing invites to allow a call before all of it was read
         is_plain: *decision != ConsentDecision::AllowOnce
             || view.row.was_cut
+            || view.masked_bytes() > 0
             || is_long(view)
             || view.risk == RiskLevel::Critical,
         says: reach(*decision, view, in_turn),

@@ -141,6 +141,14 @@ pub(super) fn cooldown(visit: &PageVisit, until: DateTime<Utc>) -> String {
 /// Returns the consequence of the end of a turn, with the number of other requests that ended with it, where it can be read now.
 async fn ended(visit: &PageVisit, view: &ConsentView) -> String {
     let meaning = view.meaning(|at| Moment::new(at, visit.now()).exact());
+    let reach = visit.gateway().consent.count_in_turns(visit.caller(), &[view]).await;
+    let left = reach.ok().and_then(|reach| reach.get(&view.row.id).map(|reach| reach.under_way));
+    let cut_off = match left {
+        None => "",
+        Some(0) => ". The log has no call of it under way, reads not counted",
+        Some(_) => ". Calls of it that were under way are being cut off",
+    };
+    let meaning = format!("{meaning}{cut_off}");
     match visit.gateway().consent.count_ended_with(visit.caller(), view).await {
         Err(_) => meaning,
         Ok(0) => format!("{meaning}. No other request of the turn was open"),

@@ -24,29 +24,33 @@ pub(super) fn text(visit: &PageVisit, name: &str) -> Option<String> {
 /// Reads headers, one on a line, as `Name: value`. Lines may be values in the wrong place, so no error repeats one.
 ///
 /// # Errors
-/// [`GatewayError::Invalid`] for a line without a colon, or a name that comes twice.
+/// [`GatewayError::Invalid`] about all lines without a colon, with a name that comes twice, or with a name or value that cannot be sent.
 pub(super) fn headers(lines: &str) -> Result<Map<String, Value>, GatewayError> {
-    let mut found = Map::new();
+    let (mut found, mut faults) = (Map::new(), Vec::new());
     for (line, at) in lines.lines().map(str::trim).zip(1..).filter(|(line, _)| !line.is_empty()) {
-        let split = line.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
-        let (name, value) = split.ok_or_else(|| {
-            let says = format!(
+        let Some((name, value)) = line.split_once(':') else {
+            faults.push(format!(
                 "Line {at} of the headers has no colon: each is a name, a colon and a value, such as X-Team: web."
-            );
-            GatewayError::invalid("headers", says)
-        })?;
-        if found.insert(name.to_owned(), Value::from(value)).is_some() {
-            let says = format!("Line {at} of the headers has the name of a line before it.");
-            return Err(GatewayError::invalid("headers", says));
+            ));
+            continue;
+        };
+        let (name, value) = (name.trim().to_owned(), Value::from(value.trim()));
+        if let Err(error) = checked(&Map::from_iter([(name.clone(), value.clone())])) {
+            faults.push(format!("Line {at} of the headers: {error}."));
+        } else if found.insert(name, value).is_some() {
+            faults.push(format!("Line {at} of the headers has the name of a line before it."));
         }
     }
-    Ok(found)
+    match faults.is_empty() {
+        true => Ok(found),
+        false => Err(GatewayError::invalid("headers", faults.join(" "))),
+    }
 }
 
 /// Reads headers into the form in which servers are given them.
 ///
 /// # Errors
-/// Error of [`headers`], or of a name or value that cannot be sent.
+/// Error of a name or value that cannot be sent, or of too many.
 pub(super) fn checked(headers: &Map<String, Value>) -> Result<Headers, GatewayError> {
     Headers::read(headers.clone())
 }

@@ -97,6 +97,8 @@ struct OfferPage {
     waiting_href: String,
     /// True if the visitor's role approves definitions, and not those of this server.
     is_others_to_approve: bool,
+    /// True if the visitor's role lifts blocks, and not those of this server.
+    is_others_to_unblock: bool,
     /// True if the form that approves the definition is shown.
     may_approve: bool,
     /// True if the form that blocks the offer is shown.
@@ -248,6 +250,7 @@ async fn one(
         others_waiting: waiting_at(visit, &server.name).saturating_sub(usize::from(is_waiting)),
         waiting_href: href_of_waiting(&server.name),
         is_others_to_approve: is_waiting && role.may(Action::Approve) && !may_approve,
+        is_others_to_unblock: is_blocked && role.may(Action::Approve) && !may_approve,
         may_approve: is_waiting && may_approve && definition.left_out.is_none(),
         may_block: !is_blocked && role.may(Action::ChangeServers),
         may_unblock: is_blocked && may_approve,

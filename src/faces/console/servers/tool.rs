@@ -53,6 +53,8 @@ struct ToolPage {
     approve: Option<String>,
     /// True if the visitor's role approves definitions, and not those of this server: the same person added it, or moved it last.
     is_others_to_approve: bool,
+    /// True if the visitor's role lifts blocks, and not those of this server.
+    is_others_to_unblock: bool,
     /// Path of the form that blocks the tool; `None` without the right, and for a blocked one.
     block: Option<String>,
     /// Path of the form that lifts the block; `None` without the right, and without a block.
@@ -128,6 +130,7 @@ fn described(visit: &PageVisit, (server, may_approve): (&str, bool), tool: &Tool
         changes: DefinitionChanges::between(tool.approved_definition.as_deref(), &tool.definition),
         approve: path("approve", is_waiting && definition.left_out.is_none() && may_approve),
         is_others_to_approve: is_waiting && role.may(Action::Approve) && !may_approve,
+        is_others_to_unblock: is_blocked && role.may(Action::Approve) && !may_approve,
         block: path("block", !is_blocked && role.may(Action::ChangeServers)),
         unblock: path("unblock", is_blocked && may_approve),
         override_form: None,

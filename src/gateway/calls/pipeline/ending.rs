@@ -11,12 +11,10 @@ use super::record::KnownSecrets;
 use super::round::Asking;
 use super::{record, round};
 use crate::domain::activity::{Record, Status};
-use crate::domain::reason;
 use crate::domain::refusal::{Class, Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::gateway::calls::Calls;
-use crate::gateway::consent::turn_cancelled;
-use crate::gateway::log::record_unavailable;
+use crate::gateway::log::{Attempt, record_unavailable};
 use crate::upstream::{Answer, FailureKind, UpstreamError};
 
 /// Suggested retry delay when all program slots are in use, in seconds.
@@ -124,15 +122,14 @@ fn status_after_checks(code: Code) -> Status {
     }
 }
 
-/// Returns the refusal for a call that its caller cancelled, or a person who ended the caller's turn.
-pub(super) fn withdrawn(code: Code, is_dispatched: bool) -> Refusal {
-    match is_dispatched {
-        true if code == Code::TurnCancelled => {
-            reason::turn_ended("The call was sent and may have run, but the user", None)
+impl Calls {
+    /// Returns the refusal for a call that its caller cancelled, or a person who ended the caller's turn.
+    pub(super) async fn withdrawn(&self, attempt: &Attempt, code: Code, is_dispatched: bool) -> Refusal {
+        match is_dispatched {
+            _ if code == Code::TurnCancelled => self.consent.cut_off(attempt, is_dispatched).await,
+            true => Refusal::after_dispatch(Code::Cancelled, "it was cancelled by its caller"),
+            false => Refusal::new(Code::Cancelled, "The call was cancelled by its caller; nothing was run"),
         }
-        false if code == Code::TurnCancelled => turn_cancelled(None),
-        true => Refusal::after_dispatch(Code::Cancelled, "it was cancelled by its caller"),
-        false => Refusal::new(Code::Cancelled, "The call was cancelled by its caller; nothing was run"),
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, interval_at, sleep};
 
 use super::Ready;
-use super::ending::{note_outcome, withdrawn};
+use super::ending::note_outcome;
 use super::letters::{AnswerLetter, OutcomeLetter};
 use super::outcome::CallOutcome;
 use super::record::KnownSecrets;
@@ -57,7 +57,7 @@ impl Calls {
         let timeout = checked.server().target.limits.call_timeout;
         let ended = tokio::select! {
             biased;
-            code = &mut stopped => Err(NoOutcome::Refused(withdrawn(code, true))),
+            code = &mut stopped => Err(NoOutcome::Refused(self.withdrawn(attempt, code, true).await)),
             ended = self.outcome_of(attempt, round, opened.capabilities.as_ref(), timeout) => ended,
         };
         let record = &mut pending.record;
