@@ -31,6 +31,8 @@ const QUOTED_CHARS_MAX: usize = 300;
 pub const ARGUMENTS_BYTES_MAX: usize = 2048;
 /// Mark of a line feed, as [`redact::preview_marked`] writes it.
 const MARKED_BREAK: &str = "<U+000A>";
+/// Step in which the length of what is masked is told, in bytes.
+const MASKED_BYTES_STEP: usize = 16;
 /// Longest name of a member that a place has, in characters.
 const MEMBER_CHARS_MAX: usize = 40;
 /// Longest text of others that is looked at for a quotation, in bytes.
@@ -76,7 +78,7 @@ pub struct AskReason {
     pub tool: String,
     /// Risk with its signals.
     pub risk: Risk,
-    /// Masked beginning of the arguments.
+    /// Masked beginning of the arguments. The length of what is masked is a multiple of 16, so that it does not tell the length of a secret.
     pub arguments: Preview,
     /// Length of the arguments, in bytes.
     pub arguments_bytes: usize,
@@ -90,12 +92,13 @@ impl AskReason {
     /// Creates the reason of a request. `agent` is the declared reason of the call, `author` the tool's description.
     pub fn new(facts: &RiskFacts<'_>, risk: Risk, agent: Option<&str>, author: Option<&str>) -> AskReason {
         let (server, tool) = facts.name.split_once(':').unwrap_or(("", facts.name));
+        let arguments = marked(facts.arguments, ARGUMENTS_BYTES_MAX);
         AskReason {
             action: CallAction::of(facts, risk),
             server: one_line(server, QUOTED_BYTES_MAX),
             tool: one_line(tool, QUOTED_BYTES_MAX),
             risk,
-            arguments: marked(facts.arguments, ARGUMENTS_BYTES_MAX),
+            arguments: Preview { masked: arguments.masked.next_multiple_of(MASKED_BYTES_STEP), ..arguments },
             arguments_bytes: facts.arguments.len(),
             agent_says: agent.and_then(quotation),
             author_says: author.and_then(quotation),
@@ -142,8 +145,8 @@ pub fn details(
 }
 
 /// Returns a line for each place in the arguments that raises the risk: the reason, and what is there. Places without a name or text have none. Signals
-/// that are `hidden` have no place in what is shown, and a line that says so.
-pub fn place_lines(places: &[RiskPlace], hidden: &[RiskSignal], language: Language) -> Vec<String> {
+/// whose place was not found have a line that says so.
+pub fn place_lines(places: &[RiskPlace], not_found: &[RiskSignal], language: Language) -> Vec<String> {
     let line = |place: &RiskPlace| {
         let member: String = place.member.chars().take(MEMBER_CHARS_MAX).collect();
         let words: Vec<String> = [&member, &place.excerpt]
@@ -154,9 +157,9 @@ pub fn place_lines(places: &[RiskPlace], hidden: &[RiskSignal], language: Langua
         (!words.is_empty()).then(|| format!("{reason}: {}", words.join(": ")))
     };
     let unseen = |signal: &RiskSignal| {
-        format!("{}: {}", texts::reason(*signal, language), texts::NOT_SHOWN.of(language))
+        format!("{}: {}", texts::reason(*signal, language), texts::NOT_FOUND.of(language))
     };
-    places.iter().filter_map(line).chain(hidden.iter().map(unseen)).collect()
+    places.iter().filter_map(line).chain(not_found.iter().map(unseen)).collect()
 }
 
 /// Makes the words of others fit for a quotation: one line, masked, cut, with marks for characters that nobody sees, and without quotation

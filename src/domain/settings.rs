@@ -7,7 +7,7 @@ mod unmatched;
 
 pub use self::about::{about, about_at, about_word};
 pub use self::accepted::{accepted, accepts, names, words};
-pub use self::unmatched::{keys_without_tools, unmatched_tools, unmatched_tools_within};
+pub use self::unmatched::{idle_globs, keys_without_tools, unmatched_tools, unmatched_tools_within};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

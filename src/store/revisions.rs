@@ -114,7 +114,13 @@ pub struct TurnNotice {
     pub session: Option<String>,
     /// Time at which the turn ended.
     pub began_at: DateTime<Utc>,
+    /// Beginning of the comment of the person who ended it, of at most [`NOTICE_COMMENT_BYTES_MAX`]; `None` without one, and from an older release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
 }
+
+/// Longest comment in a notice, in bytes: Postgres takes notices of at most 8000, and JSON may need six bytes for one.
+pub const NOTICE_COMMENT_BYTES_MAX: usize = 1024;
 
 /// Notice about those who wait for replies of a client. A lost one costs a poll, or leaves them to the end of their time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

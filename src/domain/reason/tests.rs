@@ -201,7 +201,7 @@ fn four_parts_that_do_not_mix() {
     assert_eq!(
         reason.lines(Language::English),
         [
-            "[redacted] hides 14 bytes of the arguments, which the call has.",
+            "[redacted] hides up to 16 bytes of the arguments, which the call has.",
             "Delete the repository acme/demo. This cannot be undone.",
             "Risk: critical. Tool 'delete_repo' of server 'github'. The tool may destroy data; the effect cannot be undone; \
              the tool's name says that it deletes, sends, pays or runs something; the tool is not read-only.",
@@ -210,7 +210,7 @@ fn four_parts_that_do_not_mix() {
         ]
     );
     let german = reason.lines(Language::German);
-    assert_eq!(german[0], "[redacted] verbirgt 14 Bytes der Argumente, die der Aufruf enthält.");
+    assert_eq!(german[0], "[redacted] verbirgt bis zu 16 Bytes der Argumente, die der Aufruf enthält.");
     assert_eq!(german[1], "Das Repository acme/demo löschen. Das lässt sich nicht rückgängig machen.");
     assert!(
         german[2]

@@ -30,14 +30,20 @@ pub(super) const CUT: Wording = say(
     "The arguments are longer than what is shown here.",
     "Die Argumente sind länger, als hier gezeigt wird.",
 );
-pub(super) const NOT_SHOWN: Wording =
-    say("not in what is shown of the arguments", "nicht in dem, was von den Argumenten gezeigt wird");
+/// Remark on a reason whose place is hidden, or behind something that cannot be read.
+pub(super) const NOT_FOUND: Wording = say(
+    "its place was not found in what is shown",
+    "die Stelle wurde in dem, was gezeigt wird, nicht gefunden",
+);
+
 /// Warns of masks, which can hide more than a secret: what follows it without a blank, for one.
 pub(super) fn masked(bytes: usize, language: Language) -> String {
     match language {
-        Language::English => format!("[redacted] hides {bytes} bytes of the arguments, which the call has."),
+        Language::English => {
+            format!("[redacted] hides up to {bytes} bytes of the arguments, which the call has.")
+        }
         Language::German => {
-            format!("[redacted] verbirgt {bytes} Bytes der Argumente, die der Aufruf enthält.")
+            format!("[redacted] verbirgt bis zu {bytes} Bytes der Argumente, die der Aufruf enthält.")
         }
     }
 }

@@ -30,7 +30,7 @@ pub struct Preview {
     pub text: String,
     /// True if anything of the original text is left out at its end.
     pub truncated: bool,
-    /// Length of what is masked in the beginning, in bytes.
+    /// Length of what the masks hide that begin in the beginning, in bytes.
     pub masked: usize,
 }
 
@@ -72,8 +72,12 @@ fn shown(text: &str, marks: &[(usize, char)], max_bytes: usize) -> Preview {
     if !fits {
         out.truncate(out.floor_char_boundary(max_bytes));
     }
-    let masked = masks.iter().filter(|mask| mask.start < shown.len());
-    let masked = masked.map(|mask| mask.end.min(window.len()) - mask.start).sum();
+    let masks = masks.iter().filter(|mask| mask.start < shown.len());
+    let hides = |mask: &Range<usize>| {
+        let unseen = marks.iter().filter(|(place, _)| mask.start < *place && *place < mask.end);
+        mask.end.min(window.len()) - mask.start + unseen.map(|(_, c)| c.len_utf8()).sum::<usize>()
+    };
+    let masked = masks.map(hides).sum();
     Preview { text: out, truncated: !fits || shown.len() < text.len(), masked }
 }
 

@@ -169,10 +169,10 @@ impl<S: SignalSink> Scan<'_, '_, S> {
             }
             self.value(name, is_command)?;
             count += 1;
-        }
-        if count > LIST_ELEMENTS_MAX {
-            self.sink.text(name, "");
-            self.sink.signal(RiskSignal::LongList, 0);
+            if count == LIST_ELEMENTS_MAX + 1 {
+                self.sink.text(name, "");
+                self.sink.signal(RiskSignal::LongList, 0);
+            }
         }
         Ok(())
     }

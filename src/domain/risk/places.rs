@@ -7,6 +7,8 @@ use super::{RiskSignal, Signals, names};
 
 /// Most characters of an excerpt before the place, and behind it.
 const AROUND_CHARS_MAX: usize = 24;
+/// Length of the longest mark of a character, in bytes.
+const MARK_BYTES_MAX: usize = 10;
 /// Length of the longest escape of JSON, in bytes.
 const ESCAPE_BYTES_MAX: usize = 6;
 
@@ -52,13 +54,26 @@ impl SignalSink for Places {
     }
 
     fn signal(&mut self, signal: RiskSignal, at: usize) {
-        if self.signals.has(signal) {
+        if self.signals.has(signal) || is_of_mark(&self.text, at) {
             return;
         }
         self.signals.add(signal);
         let excerpt = around(&self.text, at);
         self.found.push(RiskPlace { signal, member: self.member.clone(), excerpt });
     }
+}
+
+/// Returns whether a byte is that of a mark such as `<U+202E>`, which stands for a character of the arguments.
+fn is_of_mark(text: &str, at: usize) -> bool {
+    let from = text.floor_char_boundary(at.saturating_sub(MARK_BYTES_MAX));
+    let to = text.floor_char_boundary(at + MARK_BYTES_MAX);
+    let around = text.get(from..to).unwrap_or_default();
+    around.match_indices("<U+").any(|(start, _)| {
+        let rest = around.get(start + 3..).unwrap_or_default();
+        let Some((digits, _)) = rest.split_once('>') else { return false };
+        let mark = from + start..=from + start + 3 + digits.len();
+        digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && mark.contains(&at)
+    })
 }
 
 /// Returns the text around a byte, with a mark at each end that is cut.

@@ -71,12 +71,18 @@ fn places_are_found_in_arguments_that_are_cut_or_masked() {
     let drop = place("sql_structure", "q", "drop table users");
     for (arguments, is_cut) in [
         (r#"{"force":true,"q":"drop table users"#, true),
-        (r#"{"force":true,"q":"drop table users\\u00"#, true),
-        (r#"{"force":true,"q":"drop table users\\"#, true),
+        (r#"{"force":true,"q":"drop table users\u00"#, true),
+        (r#"{"force":true,"q":"drop table users\"#, true),
         (r#"{"password":[redacted],"force":true,"list":[[redacted],1],"q":"drop table users"}"#, false),
     ] {
         assert_eq!(places("a:move", arguments, is_cut), [force.clone(), drop.clone()], "{arguments}");
     }
+    // a list is long before its end
+    let list = format!(r#"{{"ids":[0{}"#, ",0".repeat(50));
+    assert_eq!(places("a:move", &list, true), [place("long_list", "ids", "")]);
+    // marks of characters are no characters of a shell
+    let marked = r#"{"cmd":"ls <U+200B>a | b"}"#;
+    assert_eq!(places("a:move", marked, false), [place("shell_characters", "cmd", "ls <U+200B>a | b")]);
     // a mask can take the end of a string with it, so what follows may have any depth
     let deep = format!(r#"{{"force":true,"a":["Authorization: [redacted]",{}"#, "[".repeat(100_000));
     assert_eq!(places("a:move", &deep, false), [force]);

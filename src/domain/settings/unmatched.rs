@@ -7,13 +7,14 @@ use crate::domain::near;
 const COMPARISONS_MAX: usize = 2_000_000;
 /// Globs for which a near name is searched, the first ones: each search reads all names.
 const MEANT_MAX: usize = 5;
-/// Most keys that a warning names.
+/// Most keys or globs that a warning names.
 const NAMED_MAX: usize = 5;
+/// Longest name or glob in a warning, in characters.
+const NAME_CHARS_MAX: usize = 60;
 
-/// Returns a warning about a value of `allowed_tools` that matches none of the `known` tools, or about globs of it that match none; `None` if it is fine, or
-/// no tool is known.
+/// Returns a warning about a value of `allowed_tools` that matches none of the `known` tools; `None` if it matches one, or no tool is known.
 pub fn unmatched_tools(globs: &[String], known: &[&str]) -> Option<String> {
-    unmatched(globs, known, "no key sees a tool").or_else(|| idle_globs(globs, known))
+    unmatched(globs, known, "no key sees a tool")
 }
 
 /// Returns the warning with its consequence.
@@ -29,27 +30,26 @@ fn unmatched(globs: &[String], known: &[&str], so: &str) -> Option<String> {
         1 => "does not match the 1 tool that is".to_owned(),
         number => format!("matches none of the {number} tools that are"),
     };
-    Some(format!("allowed_tools {of} known now: {so}.{meant}"))
+    Some(format!("allowed_tools {of} known and not blocked now: {so}.{meant}"))
 }
 
 /// Returns a warning about globs that match no tool; `None` without one.
-fn idle_globs(globs: &[String], known: &[&str]) -> Option<String> {
+pub fn idle_globs(globs: &[String], known: &[&str]) -> Option<String> {
     if known.is_empty() || globs.len().saturating_mul(known.len()) > COMPARISONS_MAX {
         return None;
     }
     let is_idle = |glob: &&String| !known.iter().any(|tool| glob::matches(glob, tool));
     let idle: Vec<&String> = globs.iter().filter(is_idle).collect();
     let named = |glob: &&String| match near::tool(glob, known) {
-        Some(meant) => format!("{glob} (did you mean '{meant}'?)"),
-        None => (*glob).clone(),
-    };
-    let more = match idle.len().saturating_sub(NAMED_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
+        Some(meant) => format!("{} (did you mean '{}'?)", short(glob), short(&meant)),
+        None => short(glob),
     };
     let names: Vec<String> = idle.iter().take(NAMED_MAX).map(named).collect();
     (!names.is_empty()).then(|| {
-        format!("these globs of allowed_tools match no tool that is known now: {}{more}.", names.join(", "))
+        format!(
+            "these globs of allowed_tools match no tool that is known and not blocked now: {}.",
+            listed(&names, idle.len())
+        )
     })
 }
 
@@ -78,7 +78,7 @@ pub fn unmatched_tools_within(
 }
 
 /// Returns a warning about keys, each with its name and all lists that hold for it, that see none of the `known` tools; `None` without one. Keys
-/// for which there is no time are left out, and the warning says so.
+/// for which there is no time are left out, and a warning says so.
 pub fn keys_without_tools(mut keys: Vec<(&str, &Globs)>, known: &[&str]) -> Option<String> {
     keys.sort_unstable_by_key(|(name, _)| *name);
     let all = keys.len();
@@ -90,22 +90,34 @@ pub fn keys_without_tools(mut keys: Vec<(&str, &Globs)>, known: &[&str]) -> Opti
     });
     let is_whole = keys.len() == all;
     keys.retain(|(_, globs)| !known.iter().any(|tool| globs.allows(tool)));
-    let mut names: Vec<&str> = keys.into_iter().map(|(name, _)| name).collect();
+    let mut names: Vec<String> = keys.into_iter().map(|(name, _)| short(name)).collect();
     // a key and its successor have one name
     names.dedup();
     if names.is_empty() || known.is_empty() {
         return None;
     }
-    let more = match names.len().saturating_sub(NAMED_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    names.truncate(NAMED_MAX);
     let rest = if is_whole { "" } else { " Not all keys were looked at." };
     Some(format!(
-        "keys whose own allowed_tools has no tool in common with the lists that hold as well see none: {}{more}.{rest}",
-        names.join(", ")
+        "keys whose own allowed_tools has no tool in common with the lists that hold as well see none: {}.{rest}",
+        listed(&names, names.len())
     ))
+}
+
+/// Returns the first names of `all`, and the number of the others.
+fn listed(names: &[String], all: usize) -> String {
+    let mut list = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    if all > NAMED_MAX {
+        list.push_str(&format!(" and {} more", all - NAMED_MAX));
+    }
+    list
+}
+
+/// Returns the beginning of a glob or name, with an ellipsis where more follows.
+fn short(name: &str) -> String {
+    match name.char_indices().nth(NAME_CHARS_MAX) {
+        None => name.to_owned(),
+        Some((at, _)) => format!("{}…", name.get(..at).unwrap_or_default()),
+    }
 }
 
 #[cfg(test)]
@@ -154,18 +166,22 @@ mod tests {
             unmatched_tools(&globs, known)
         };
         let known = ["op-first:read", "op-first:write"];
-        let none = "allowed_tools matches none of the 2 tools that are known now: no key sees a tool.";
+        let none = "allowed_tools matches none of the 2 tools that are known and not blocked now: no key sees a tool.";
         assert_eq!(warning(&["op-"], &known).as_deref(), Some(none));
         assert_eq!(warning(&[], &known).as_deref(), Some(none));
         let meant = format!("{none} Did you mean 'op-first:*'?");
         assert_eq!(warning(&["nothing", "op-firsts:*"], &known), Some(meant));
         let one = warning(&["x:*"], &["a:b"]).unwrap();
-        assert!(one.starts_with("allowed_tools does not match the 1 tool that is known now"), "{one}");
+        assert!(
+            one.starts_with("allowed_tools does not match the 1 tool that is known and not blocked now"),
+            "{one}"
+        );
         for globs in [&["op-*"][..], &["op-first:*", "*:read"], &["*"]] {
             assert_eq!(warning(globs, &known), None, "{globs:?}");
         }
-        let some = warning(&["x:*", "*:read", "op-frist:*"], &known).unwrap();
-        assert!(some.ends_with("known now: x:*, op-frist:* (did you mean 'op-first:*'?)."), "{some}");
+        let globs = ["x:*", "*:read", "op-firsts:*"].map(str::to_owned);
+        let some = idle_globs(&globs, &known).unwrap();
+        assert!(some.ends_with("not blocked now: x:*, op-firsts:* (did you mean 'op-first:*'?)."), "{some}");
         assert_eq!(warning(&["x:*"], &[]), None);
     }
 }

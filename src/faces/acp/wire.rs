@@ -250,11 +250,11 @@ impl<'a> ShownCall<'a> {
         ShownCall {
             session_update: None,
             tool_call_id: row.id,
-            title: view.told(language),
+            title: view.told_shortly(language),
             name: format!("{}:{}", row.server, row.tool),
             kind: kind(view),
             status: CallStatus::Pending,
-            content: view.details(language).into_iter().map(text).collect(),
+            content: view.hidden(language).into_iter().chain(view.details(language)).map(text).collect(),
             raw_input: match serde_json::from_str(&row.arguments) {
                 Ok(whole) if !row.was_cut => RawInput::Whole(whole),
                 _ => RawInput::Cut(&row.arguments),

@@ -59,7 +59,8 @@ pub(super) fn short_told(told: &str, chars_max: usize) -> String {
 }
 
 /// Returns JSON as a person reads it: with letters and digits in the place of their escapes, such as `\u00fc`, since some clients escape all that is
-/// not ASCII, and with marks for letters that pass for Latin ones, and for escapes of characters that nobody sees. Others stay escaped.
+/// not ASCII, and with marks for letters that pass for Latin ones, and for escapes of characters that nobody sees. Others stay escaped, and so
+/// does one that takes two escapes.
 pub(super) fn readable(json: &str) -> String {
     let (mut out, mut words) = (String::with_capacity(json.len()), String::new());
     let mut rest = json;

@@ -16,11 +16,11 @@ use uuid::Uuid;
 use super::Calls;
 use super::line::{ClientLine, ClientQuestion, ToClient};
 use super::pipeline::{CallOutcome, CallRequest, Refused, Replaced, RoundRequest, Unanswered};
-use super::under_way::UnderWay;
+use super::under_way::{CallStop, UnderWay};
 use crate::domain::json;
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::clock;
-use crate::gateway::consent::ConsentNews;
+use crate::gateway::consent::{ConsentNews, cut_off};
 use crate::gateway::log::Attempt;
 use crate::gateway::mailbox::REPLY_BYTES_MAX;
 use crate::upstream::{CallEvent, Hears, QuestionReply, ServerQuestion};
@@ -67,7 +67,7 @@ enum WaitEnd {
     /// The client cannot be asked, or did not reply in time.
     Nothing,
     /// The call was cancelled, or its turn ended.
-    Stopped(Code),
+    Stopped(CallStop),
 }
 
 /// Call and the client that can be asked about it.
@@ -76,7 +76,7 @@ struct Conversation<'a> {
     attempt: &'a Attempt,
     line: &'a ClientLine,
     cancelled: &'a CancellationToken,
-    turn_ended: &'a CancellationToken,
+    under_way: &'a UnderWay,
 }
 
 /// Question that waits for a reply. A client is told when it does not any more.
@@ -134,7 +134,7 @@ impl Calls {
             attempt: &attempt,
             line: &line,
             cancelled: &cancelled,
-            turn_ended: &under_way.ended,
+            under_way: &under_way,
         };
         let capabilities = request.round.capabilities.clone();
         let mut outcome = Box::pin(conversation.round(attempt.clone(), request.clone())).await;
@@ -273,12 +273,12 @@ impl Conversation<'_> {
                 }
                 WaitEnd::Reply(_) | WaitEnd::Nothing => return Err(None),
                 WaitEnd::Decided => return Ok(None),
-                WaitEnd::Stopped(Code::TurnCancelled) => {
-                    return Err(Some(self.calls.consent.cut_off(self.attempt, false).await));
+                WaitEnd::Stopped(CallStop::Person(comment)) => {
+                    return Err(Some(cut_off("The user", comment.as_deref())));
                 }
-                WaitEnd::Stopped(code) => {
+                WaitEnd::Stopped(CallStop::Caller) => {
                     let message = "The call was cancelled by its caller while it waited for an answer";
-                    return Err(Some(Refusal::new(code, message)));
+                    return Err(Some(Refusal::new(Code::Cancelled, message)));
                 }
             }
         }
@@ -311,8 +311,8 @@ impl Conversation<'_> {
             }
             tokio::select! {
                 biased;
-                () = self.cancelled.cancelled() => return WaitEnd::Stopped(Code::Cancelled),
-                () = self.turn_ended.cancelled() => return WaitEnd::Stopped(Code::TurnCancelled),
+                () = self.cancelled.cancelled() => return WaitEnd::Stopped(CallStop::Caller),
+                stop = self.under_way.ended() => return WaitEnd::Stopped(stop),
                 () = self.line.events.closed() => return WaitEnd::Nothing,
                 reply = awaited.reply() => {
                     open.is_answered = reply.is_some();

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::checks::tool::CheckedTool;
 use self::checks::{Checked, offer, tool};
-use self::ending::{from_upstream, status_of};
+use self::ending::{from_upstream, status_of, withdrawn};
 use self::ledger::{LedgerClerk, LedgerEnd};
 use self::policy::PolicyStep;
 use self::relay::{CallRelay, Relayed};
@@ -40,7 +40,7 @@ use self::round::{Asking, InvalidState, OpenedRound};
 use self::sending::Sending;
 use super::Calls;
 use super::cancel::{CallName, CancelBy};
-use super::under_way::UnderWay;
+use super::under_way::{CallStop, UnderWay};
 use crate::domain::annotations::Tier;
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::catalog::{ServerEntry, Tool};
@@ -133,8 +133,8 @@ impl Calls {
         let stopped = async {
             tokio::select! {
                 biased;
-                () = cancelled => Code::Cancelled,
-                () = under_way.ended.cancelled() => Code::TurnCancelled,
+                () = cancelled => CallStop::Caller,
+                stop = under_way.ended() => stop,
             }
         };
         let facts = Facts::new(door);
@@ -295,7 +295,7 @@ impl Calls {
         Ready { mut pending, facts, checked, mut opened, permit }: Ready,
         attempt: &Attempt,
         mut request: CallRequest,
-        stopped: impl Future<Output = Code> + Send,
+        stopped: impl Future<Output = CallStop> + Send,
     ) -> CallOutcome {
         if let Some(round) = opened.held.take() {
             let round_of = Ready { pending, facts, checked, opened, permit };
@@ -341,7 +341,7 @@ impl Calls {
         let ended = tokio::select! {
             biased;
             // a request that was cancelled while it waited for its record is not sent at all
-            code = &mut stopped => Err(self.withdrawn(attempt, code, sending.sent.is_dispatched()).await),
+            stop = &mut stopped => Err(withdrawn(&stop, sending.sent.is_dispatched())),
             ended = exchanged => ended,
         };
         if let Some(clerk) = clerk {

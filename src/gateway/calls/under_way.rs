@@ -31,6 +31,16 @@ struct CallUnderWay {
     tenant: TenantId,
     turn: CallTurn,
     ended: CancellationToken,
+    /// Comment of the person who ended the turn.
+    comment: Option<String>,
+}
+
+/// Stop of a call, by who stopped it.
+pub(super) enum CallStop {
+    /// The caller.
+    Caller,
+    /// A person who ended the caller's turn, with the comment.
+    Person(Option<String>),
 }
 
 /// Registration of a call; removed when dropped.
@@ -39,7 +49,7 @@ pub(super) struct UnderWay {
     serial: u64,
     name: Option<CallName>,
     /// Cancelled when a person ends the turn.
-    pub(super) ended: CancellationToken,
+    ended: CancellationToken,
 }
 
 impl Drop for UnderWay {
@@ -56,6 +66,15 @@ impl Drop for UnderWay {
     }
 }
 
+impl UnderWay {
+    /// Waits until a person ends the turn.
+    pub(super) async fn ended(&self) -> CallStop {
+        self.ended.cancelled().await;
+        let table = self.all.0.lock();
+        CallStop::Person(table.calls.get(&self.serial).and_then(|call| call.comment.clone()))
+    }
+}
+
 impl CallsUnderWay {
     /// Registers a call, by which the end of its turn reaches it. One with a name has a token for those who name it.
     fn add(
@@ -64,7 +83,7 @@ impl CallsUnderWay {
         named: Option<(CallName, CancellationToken)>,
     ) -> UnderWay {
         let ended = CancellationToken::new();
-        let call = CallUnderWay { tenant, turn, ended: ended.clone() };
+        let call = CallUnderWay { tenant, turn, ended: ended.clone(), comment: None };
         let name = named.as_ref().map(|(name, _)| name.clone());
         let mut table = self.0.lock();
         table.serial += 1;
@@ -90,8 +109,9 @@ impl CallsUnderWay {
 
     /// Looks at all calls, since turns end seldom.
     fn end(&self, notice: &TurnNotice) {
-        for call in self.0.lock().calls.values() {
+        for call in self.0.lock().calls.values_mut() {
             if call.tenant == notice.tenant && call.turn.is_ended_by(notice) {
+                call.comment.clone_from(&notice.comment);
                 call.ended.cancel();
             }
         }
@@ -148,7 +168,13 @@ mod tests {
             let add = |turn: &CallTurn| all.add((TenantId::PLATFORM, turn.clone()), None);
             let begun: Vec<UnderWay> = calls.iter().map(add).collect();
             let session = session.map(str::to_owned);
-            all.end(&TurnNotice { tenant: TenantId::PLATFORM, key: key(1), session, began_at: at(10) });
+            all.end(&TurnNotice {
+                tenant: TenantId::PLATFORM,
+                key: key(1),
+                session,
+                began_at: at(10),
+                comment: None,
+            });
             let ended: Vec<bool> = begun.iter().map(|call| call.ended.is_cancelled()).collect();
             assert_eq!(ended, expected);
             drop(begun);
@@ -164,7 +190,7 @@ mod tests {
         let turn = || CallTurn { key: None, session: None, session_began: None };
         let begun = tenants.map(|tenant| all.add((tenant, turn()), None));
         let began_at = DateTime::<Utc>::UNIX_EPOCH;
-        all.end(&TurnNotice { tenant: tenants[0], key: None, session: None, began_at });
+        all.end(&TurnNotice { tenant: tenants[0], key: None, session: None, began_at, comment: None });
         assert_eq!(begun.map(|call| call.ended.is_cancelled()), [true, false]);
     }
 

@@ -13,7 +13,6 @@ use super::{Consent, ConsentNews, ConsentView, DecideRequest, new_id};
 use crate::domain::consent::{ConsentDecision, ConsentState, DecidedVia, MayNotDecide};
 use crate::domain::policy::Assurance;
 use crate::domain::reason::{self, Language};
-use crate::domain::redact::MASK;
 use crate::domain::risk::{Risk, RiskSignal, Signals, risk_places};
 use crate::domain::tenant::Action;
 use crate::gateway::clock;
@@ -45,20 +44,20 @@ impl ConsentView {
         reason::details(risk, (&row.server, &row.tool), words, language)
     }
 
-    /// Returns a line for each place in the arguments that raises the risk; one that is not in what is shown of them says so.
+    /// Returns a line for each place in the arguments that raises the risk, and for each whose place was not found in them.
     pub fn places(&self, language: Language) -> Vec<String> {
         let row = &self.row;
         let signals = self.signals();
         let mut places = risk_places(&format!("{}:{}", row.server, row.tool), &row.arguments, row.was_cut);
         // masks have characters of their own, and a later release finds more
         places.retain(|place| signals.has(place.signal));
-        let is_hidden = row.was_cut || row.arguments.contains(MASK);
+        let is_hidden = row.was_cut || self.is_masked();
         let found = |signal: RiskSignal| places.iter().any(|place| place.signal == signal);
-        let hidden: Vec<RiskSignal> = signals
+        let not_found: Vec<RiskSignal> = signals
             .iter()
             .filter(|signal| is_hidden && signal.is_of_arguments() && !found(*signal))
             .collect();
-        reason::place_lines(&places, &hidden, language)
+        reason::place_lines(&places, &not_found, language)
     }
 
     /// Returns the signals of the risk that this release knows.

@@ -31,7 +31,7 @@ pub use self::measures::{ConsentEnd, ConsentMeasures};
 pub use self::news::{ConsentHeard, ConsentNews, next_consent_poll};
 pub(in crate::gateway) use self::question::PendingAsk;
 pub use self::read::{ConsentView, LET_THROUGH_MAX, RequestedTool, TurnReach};
-pub(in crate::gateway) use self::refusals::key_gone;
+pub(in crate::gateway) use self::refusals::{cut_off, key_gone};
 pub(in crate::gateway) use self::run::{Permit, UsedPermit};
 pub use self::shown::ShownConsent;
 pub use self::webhook::WebhookRequest;

@@ -11,6 +11,7 @@ use crate::domain::consent::{ConsentDecision, ConsentState, FENCE};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::policy::Assurance;
 use crate::domain::reason::{self, CallAction, Language};
+use crate::domain::redact::MASK;
 use crate::domain::risk::RiskLevel;
 use crate::domain::tenant::Action;
 use crate::domain::tool::PinState;
@@ -74,9 +75,14 @@ impl From<ConsentRow> for ConsentView {
 impl ConsentView {
     /// Returns what the call will do, in a reader's language. Arguments that are not shown whole are mentioned first.
     pub fn told(&self, language: Language) -> String {
-        let mut told = reason::hidden(self.row.was_cut, self.masked_bytes(), language);
+        let mut told = self.hidden(language);
         told.push(self.told_shortly(language));
         told.join(" ")
+    }
+
+    /// Returns warnings about arguments that are not shown whole.
+    pub fn hidden(&self, language: Language) -> Vec<String> {
+        reason::hidden(self.row.was_cut, self.masked_bytes(), language)
     }
 
     /// Returns what the call will do as [`ConsentView::told`] does, without a word about arguments that are not shown whole.
@@ -88,7 +94,13 @@ impl ConsentView {
         }
     }
 
-    /// Returns how much of the beginning of the arguments is masked, in bytes; 0 in rows of an older release.
+    /// Returns whether a part of the arguments is masked.
+    pub fn is_masked(&self) -> bool {
+        // a row of an older release does not say it
+        self.row.masked_bytes.map_or_else(|| self.row.arguments.contains(MASK), |bytes| bytes > 0)
+    }
+
+    /// Returns how much of the beginning of the arguments is masked at most, in bytes; 0 where it is not known.
     pub fn masked_bytes(&self) -> usize {
         self.row.masked_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0)
     }

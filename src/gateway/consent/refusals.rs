@@ -80,14 +80,15 @@ fn words(comment: Option<&str>) -> Option<String> {
 
 /// Returns the refusal of a call in a turn that a person ended; `fence` is `None` where the end is not known.
 pub(super) fn turn_cancelled(fence: Option<&HeldFence>) -> Refusal {
-    turn_ended("The user", fence)
-}
-
-/// Returns the refusal of a call that was under way as [`turn_cancelled`] does; `began` says what became of it.
-pub(super) fn turn_ended(began: &str, fence: Option<&HeldFence>) -> Refusal {
     let until = fence.map(|fence| time(fence.ends_at));
     let comment = fence.and_then(|fence| fence.comment.as_deref());
-    reason::turn_ended(began, until.as_deref()).quoting(words(comment))
+    reason::turn_ended("The user", until.as_deref()).quoting(words(comment))
+}
+
+/// Returns the refusal of a call that was under way when its turn was ended; `began` says what became of it, `comment` is that of the person who ended
+/// it.
+pub(in crate::gateway) fn cut_off(began: &str, comment: Option<&str>) -> Refusal {
+    reason::turn_ended(began, None).quoting(words(comment))
 }
 
 /// Returns the refusal of a call of a tool that was refused several times.

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use futures_util::future::BoxFuture;
-use tokio::time::timeout;
 use ulid::Ulid;
 use uuid::Uuid;
 
@@ -18,9 +16,6 @@ use crate::domain::refusal::Refusal;
 use crate::gateway::log::Attempt;
 use crate::gateway::rounds::STATE_TTL;
 use crate::store::{ConsentClaim, ConsentRow, ConsumeOutcome, GrantedCall, OwnDecision};
-
-/// Longest time for which a call that was cut off waits for the comment of whoever ended its turn.
-const FENCE_READ_MAX: Duration = Duration::from_secs(1);
 
 /// Tries to note the outcome of a call, and the pauses between them: in all some ten seconds of a failing database.
 const FINISH_TRIES: u32 = 6;
@@ -102,22 +97,6 @@ impl Consent {
                 Err(refusals::of_row(told, &call.tool.canonical, &row))
             }
         }
-    }
-
-    /// Returns the refusal of a call that the end of its turn cut off, with the comment of the person who ended it, as far as that can be
-    /// read now. The future is boxed: it is rare, and must not be part of every call's.
-    pub(in crate::gateway) fn cut_off<'a>(
-        &'a self,
-        attempt: &'a Attempt,
-        is_dispatched: bool,
-    ) -> BoxFuture<'a, Refusal> {
-        let began =
-            if is_dispatched { "The call was sent and may have run, but the user" } else { "The user" };
-        Box::pin(async move {
-            let turn = attempt.turn();
-            let fence = timeout(FENCE_READ_MAX, self.store.fence_of(attempt.caller.tenant_id(), &turn)).await;
-            refusals::turn_ended(began, fence.ok().and_then(Result::ok).flatten().as_ref())
-        })
     }
 
     /// Returns the unused permission for the very call that a remembered decision lets through; `None` without one. The call

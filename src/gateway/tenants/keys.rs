@@ -12,7 +12,8 @@ use super::Tenants;
 use super::authenticate::{KEY_PREFIX, hash_key};
 use crate::domain::id::{IdentityId, KeyId};
 use crate::domain::settings::{
-    Scope, SettingError, Settings, keys_without_tools, read_back, unmatched_tools, unmatched_tools_within,
+    Scope, SettingError, Settings, idle_globs, keys_without_tools, read_back, unmatched_tools,
+    unmatched_tools_within,
 };
 use crate::domain::tenant::{Action, Role};
 use crate::gateway::clock;
@@ -338,9 +339,11 @@ impl Tenants {
                     (name, &caller.settings.allowed_tools)
                 });
                 let about_keys = keys_without_tools(lists.collect(), &known);
-                let warnings: Vec<String> =
-                    unmatched_tools(globs, &known).into_iter().chain(about_keys).collect();
-                return (!warnings.is_empty()).then(|| warnings.join(" Also, "));
+                return unmatched_tools(globs, &known).or_else(|| {
+                    let warnings: Vec<String> =
+                        idle_globs(globs, &known).into_iter().chain(about_keys).collect();
+                    (!warnings.is_empty()).then(|| warnings.join(" Also, "))
+                });
             };
             unmatched_tools_within(globs, [outer, &self.options.defaults.allowed_tools], &known)
         };

@@ -9,7 +9,7 @@ use super::principal;
 use super::steps::{self, Moved, StepTaken};
 use crate::domain::consent::{ConsentState, FENCE};
 use crate::domain::id::{KeyId, TenantId};
-use crate::store::revisions::{self, TurnNotice};
+use crate::store::revisions::{self, NOTICE_COMMENT_BYTES_MAX, TurnNotice};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::unit::Unit;
 use crate::store::{Store, StoreError};
@@ -57,17 +57,6 @@ impl CallTurn {
 }
 
 impl Store {
-    /// Returns the fence that holds longest for a call; `None` without one.
-    ///
-    /// # Errors
-    /// The database is out of reach or fails.
-    pub async fn fence_of(&self, tenant: TenantId, turn: &CallTurn) -> Result<Option<HeldFence>, StoreError> {
-        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        let fence = held(&mut tx, tenant, turn).await?;
-        tx.commit().await?;
-        Ok(fence)
-    }
-
     /// Ends the turn of the key that decides, as it wants to: fences all that it has begun, and cancels its open requests.
     /// Returns how many those were.
     ///
@@ -137,7 +126,11 @@ pub(super) async fn begin(
     .fetch_one(&mut **tx)
     .await?;
     let key = (!calling.is_nil()).then_some(KeyId(calling));
-    let notice = TurnNotice { tenant, key, session: session.map(str::to_owned), began_at };
+    let comment = new.comment.as_deref().map(|comment| {
+        let end = comment.floor_char_boundary(NOTICE_COMMENT_BYTES_MAX);
+        comment.get(..end).unwrap_or_default().to_owned()
+    });
+    let notice = TurnNotice { tenant, key, session: session.map(str::to_owned), began_at, comment };
     revisions::tell_turn(tx, &notice).await?;
     // calls between two rounds are under way as well
     sqlx::query(

@@ -57,7 +57,12 @@ async fn a_request_is_allowed_here_and_its_call_runs_once() {
     let id = asked(&agent, &args).await;
     let page = visitor.get("/console/permissions").await.text;
     let shown = eva.get(&format!("/api/v1/consent/{id}")).await.expect(200);
-    let reason = escaped(shown["reason"].as_str().unwrap());
+    // the page says in a place of its own what the mask hides
+    let reason = shown["reason"]
+        .as_str()
+        .unwrap()
+        .strip_prefix("[redacted] hides up to 16 bytes of the arguments, which the call has. ");
+    let reason = escaped(reason.unwrap_or_else(|| panic!("{shown}")));
     for part in [
         "robot",
         &agent.id,
@@ -67,6 +72,7 @@ async fn a_request_is_allowed_here_and_its_call_runs_once() {
         &reason,
         "Risk: moderate.",
         "the tool is not read-only",
+        "[redacted] hides up to 16 bytes, which the call has.",
         "The tool writer of the test server",
         "/a",
         "pending, ends <time",

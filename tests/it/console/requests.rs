@@ -328,14 +328,15 @@ async fn a_card_says_how_much_a_mask_hides() {
     let command = "deploy --token=abc;mv${IFS}/srv/data${IFS}/dev/null";
     let asked = Mcp::bare(&agent).run("write", "zoo:terminal_run", &json!({ "command": command })).await;
     let id = asked.refused("consent_pending")["consent_id"].as_str().unwrap().to_owned();
-    let hidden = command.len() - "deploy --token=".len();
+    let hidden = (command.len() - "deploy --token=".len()).next_multiple_of(16);
     let page = visitor.get(&path_of(&id)).await.text;
     assert_harmless(&page);
     for says in [
         format!(
-            "[redacted] hides {hidden} bytes, which the call has. Deny the call, unless you know what it does."
+            "[redacted] hides up to {hidden} bytes, which the call has. Deny the call, unless you know what it does."
         ),
-        "A command has characters that a shell interprets: not in what is shown of the arguments".to_owned(),
+        "A command has characters that a shell interprets: its place was not found in what is shown"
+            .to_owned(),
         "Execute command: <code>deploy --token=[redacted]</code>".to_owned(),
     ] {
         assert!(page.contains(&says), "{says}: {page}");
@@ -344,8 +345,9 @@ async fn a_card_says_how_much_a_mask_hides() {
     assert!(allow.contains("class=\"second\""), "{page}");
     let shown = approver.get(&format!("/api/v1/consent/{id}")).await.expect(200);
     let reason = shown["reason"].as_str().unwrap();
-    let says =
-        format!("[redacted] hides {hidden} bytes of the arguments, which the call has. Execute command: ");
+    let says = format!(
+        "[redacted] hides up to {hidden} bytes of the arguments, which the call has. Execute command: "
+    );
     assert!(reason.starts_with(&says), "{reason}");
 }
 

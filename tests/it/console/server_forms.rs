@@ -79,6 +79,7 @@ async fn a_form_that_adds_a_server_keeps_what_was_typed() {
         "Line 2 of the headers has no colon:",
         "Line 3 of the headers: headers.Content-Length cannot be set:",
         "Line 4 of the headers: headers has a name that is no HTTP header name.",
+        "Line 5 of the headers has the name of a line before it.",
     ] {
         assert!(page.text.contains(says) && !page.text.contains("s3cret"), "{says}: {page:?}");
     }

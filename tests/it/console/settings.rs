@@ -246,7 +246,8 @@ async fn a_list_that_allows_no_tool_is_warned_about() {
     let upstream = Upstream::handshake(upstream::zoo()).await;
     tenant.add("zoo", &upstream).await;
     let visitor = Visitor::with_key(&stage.gateway, &tenant.admin().await).await;
-    let warning = "allowed_tools matches none of the 6 tools that are known now: no key sees a tool.";
+    let warning =
+        "allowed_tools matches none of the 6 tools that are known and not blocked now: no key sees a tool.";
     for (list, is_warned, meant) in [
         (r#"["op-"]"#, true, ""),
         (r#"["zop:*"]"#, true, " Did you mean &#39;zoo:*&#39;?"),
@@ -340,7 +341,10 @@ async fn a_value_that_does_not_count_is_shown_and_can_be_taken_back() {
         visitor.get(done.header("location")).await.text
     };
     let page = warned("[\"nothere:*\"]").await;
-    assert!(page.contains("matches none of the 6 tools that are known now: the key sees no tool"), "{page}");
+    assert!(
+        page.contains("matches none of the 6 tools that are known and not blocked now: the key sees no tool"),
+        "{page}"
+    );
     tenant.platform.patch("/api/v1/settings", &json!({"allowed_tools": ["zoo:reader"]})).await.expect(200);
     let page = warned("[\"zoo:w*\"]").await;
     assert_eq!(page.matches("no tool in common with those of the tenant").count(), 2, "{page}");

@@ -101,7 +101,10 @@ async fn the_end_of_a_turn_is_told_with_its_time_and_in_the_past() {
         .await
         .unwrap();
     let page = ann.get(&path_of(&first)).await.text;
-    assert!(page.contains("its turn was ended; the same call asks again"), "{page}");
+    assert!(
+        page.contains("its turn was ended; the same call asks again, unless a remembered decision covers it"),
+        "{page}"
+    );
 }
 
 #[tokio::test]

@@ -89,7 +89,9 @@ pub(super) struct RequestCard {
     pub(super) arguments: LongText,
     /// True if the arguments are longer than what is shown.
     pub(super) was_cut: bool,
-    /// Length of what is masked in the arguments, in bytes.
+    /// True if a part of the arguments is masked.
+    pub(super) is_masked: bool,
+    /// Length of what is masked in the arguments, in bytes, at most; 0 where it is not known.
     pub(super) masked_bytes: usize,
     /// Length of arguments that are cut, in bytes; `None` for others, and where it is not known.
     pub(super) whole_bytes: Option<usize>,
@@ -202,6 +204,7 @@ impl RequestCard {
             places: view.places(language),
             arguments: LongText::of(&readable(&row.arguments)),
             was_cut: row.was_cut,
+            is_masked: view.is_masked(),
             masked_bytes: view.masked_bytes(),
             whole_bytes: whole_bytes(view),
             is_long: is_long(view) && is_pending,
@@ -373,7 +376,7 @@ pub(super) fn meaning(visit: &PageVisit, view: &ConsentView) -> String {
         (Some(ConsentState::Cancelled), _)
             if view.row.ended_at.is_some_and(|at| at + FENCE <= visit.now()) =>
         {
-            "its turn was ended; the same call asks again".to_owned()
+            "its turn was ended; the same call asks again, unless a remembered decision covers it".to_owned()
         }
         (Some(ConsentState::Denied), _) if view.row.expires_at <= visit.now() => {
             format!("the same call was refused until {}, and asks again", exact(view.row.expires_at))
@@ -521,7 +524,7 @@ fn button(decision: &ConsentDecision, view: &ConsentView, in_turn: TurnReach) ->
         // nothing invites to allow a call before all of it was read
         is_plain: *decision != ConsentDecision::AllowOnce
             || view.row.was_cut
-            || view.masked_bytes() > 0
+            || view.is_masked()
             || is_long(view)
             || view.risk == RiskLevel::Critical,
         says: reach(*decision, view, in_turn),

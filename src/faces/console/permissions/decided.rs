@@ -144,9 +144,10 @@ async fn ended(visit: &PageVisit, view: &ConsentView) -> String {
     let reach = visit.gateway().consent.count_in_turns(visit.caller(), &[view]).await;
     let left = reach.ok().and_then(|reach| reach.get(&view.row.id).map(|reach| reach.under_way));
     let cut_off = match left {
-        None => "",
-        Some(0) => ". The log has no call of it under way, reads not counted",
-        Some(_) => ". Calls of it that were under way are being cut off",
+        None => String::new(),
+        Some(0) => ". The log has no call of it under way, reads not counted".to_owned(),
+        Some(1) => ". The log still has 1 call of it under way, reads not counted".to_owned(),
+        Some(left) => format!(". The log still has {left} calls of it under way, reads not counted"),
     };
     let meaning = format!("{meaning}{cut_off}");
     match visit.gateway().consent.count_ended_with(visit.caller(), view).await {

@@ -8,6 +8,8 @@ use crate::faces::console::page_visit::PageVisit;
 use crate::faces::wire::credentials::without_credentials;
 use crate::gateway::{GatewayError, Headers, OWN_LIMITS};
 
+/// Most lines of headers whose fault is said.
+const FAULTS_MAX: usize = 5;
 /// Name of the automatic approval among the values of the form of settings.
 pub(super) const APPROVAL: &str = "changed definitions";
 
@@ -21,7 +23,7 @@ pub(super) fn text(visit: &PageVisit, name: &str) -> Option<String> {
     Some(visit.field(name).trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Reads headers, one on a line, as `Name: value`. Lines may be values in the wrong place, so no error repeats one.
+/// Reads headers, one on a line, as `Name: value`. Lines may be values in the wrong place, so no error repeats more than a header's name.
 ///
 /// # Errors
 /// [`GatewayError::Invalid`] about all lines without a colon, with a name that comes twice, or with a name or value that cannot be sent.
@@ -37,9 +39,16 @@ pub(super) fn headers(lines: &str) -> Result<Map<String, Value>, GatewayError> {
         let (name, value) = (name.trim().to_owned(), Value::from(value.trim()));
         if let Err(error) = checked(&Map::from_iter([(name.clone(), value.clone())])) {
             faults.push(format!("Line {at} of the headers: {error}."));
-        } else if found.insert(name, value).is_some() {
+        } else if found.keys().any(|known: &String| known.eq_ignore_ascii_case(&name)) {
             faults.push(format!("Line {at} of the headers has the name of a line before it."));
+        } else {
+            found.insert(name, value);
         }
+    }
+    let more = faults.len().saturating_sub(FAULTS_MAX);
+    faults.truncate(FAULTS_MAX);
+    if more > 0 {
+        faults.push(format!("{more} more lines have a fault."));
     }
     match faults.is_empty() {
         true => Ok(found),

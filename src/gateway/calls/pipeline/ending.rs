@@ -14,7 +14,9 @@ use crate::domain::activity::{Record, Status};
 use crate::domain::refusal::{Class, Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::gateway::calls::Calls;
-use crate::gateway::log::{Attempt, record_unavailable};
+use crate::gateway::calls::under_way::CallStop;
+use crate::gateway::consent::cut_off;
+use crate::gateway::log::record_unavailable;
 use crate::upstream::{Answer, FailureKind, UpstreamError};
 
 /// Suggested retry delay when all program slots are in use, in seconds.
@@ -122,13 +124,18 @@ fn status_after_checks(code: Code) -> Status {
     }
 }
 
-impl Calls {
-    /// Returns the refusal for a call that its caller cancelled, or a person who ended the caller's turn.
-    pub(super) async fn withdrawn(&self, attempt: &Attempt, code: Code, is_dispatched: bool) -> Refusal {
-        match is_dispatched {
-            _ if code == Code::TurnCancelled => self.consent.cut_off(attempt, is_dispatched).await,
-            true => Refusal::after_dispatch(Code::Cancelled, "it was cancelled by its caller"),
-            false => Refusal::new(Code::Cancelled, "The call was cancelled by its caller; nothing was run"),
+/// Returns the refusal for a call that was stopped.
+pub(super) fn withdrawn(stop: &CallStop, is_dispatched: bool) -> Refusal {
+    match (stop, is_dispatched) {
+        (CallStop::Person(comment), true) => {
+            cut_off("The call was sent and may have run, but the user", comment.as_deref())
+        }
+        (CallStop::Person(comment), false) => cut_off("The user", comment.as_deref()),
+        (CallStop::Caller, true) => {
+            Refusal::after_dispatch(Code::Cancelled, "it was cancelled by its caller")
+        }
+        (CallStop::Caller, false) => {
+            Refusal::new(Code::Cancelled, "The call was cancelled by its caller; nothing was run")
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, interval_at, sleep};
 
 use super::Ready;
-use super::ending::note_outcome;
+use super::ending::{note_outcome, withdrawn};
 use super::letters::{AnswerLetter, OutcomeLetter};
 use super::outcome::CallOutcome;
 use super::record::KnownSecrets;
@@ -20,6 +20,7 @@ use crate::domain::refusal::{Code, Refusal};
 use crate::domain::rounds::Capabilities;
 use crate::gateway::calls::Calls;
 use crate::gateway::calls::cancel::CallName;
+use crate::gateway::calls::under_way::CallStop;
 use crate::gateway::clock;
 use crate::gateway::log::Attempt;
 use crate::gateway::mailbox::{AwaitedLetter, Letter, LetterAddress, LetterFault};
@@ -51,13 +52,13 @@ impl Calls {
         Ready { mut pending, facts, checked, opened, .. }: Ready,
         round: HeldRound,
         attempt: &Attempt,
-        stopped: impl Future<Output = Code> + Send,
+        stopped: impl Future<Output = CallStop> + Send,
     ) -> CallOutcome {
         let mut stopped = pin!(stopped);
         let timeout = checked.server().target.limits.call_timeout;
         let ended = tokio::select! {
             biased;
-            code = &mut stopped => Err(NoOutcome::Refused(self.withdrawn(attempt, code, true).await)),
+            stop = &mut stopped => Err(NoOutcome::Refused(withdrawn(&stop, true))),
             ended = self.outcome_of(attempt, round, opened.capabilities.as_ref(), timeout) => ended,
         };
         let record = &mut pending.record;
