@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 
 use chrono::{DateTime, Utc};
-use sqlx::Postgres;
+use sqlx::Arguments;
+use sqlx::error::BoxDynError;
 use sqlx::postgres::PgArguments;
-use sqlx::query::Query;
 use tokio::task::yield_now;
 use uuid::Uuid;
 
@@ -16,11 +16,14 @@ use crate::domain::id::ReplicaId;
 use crate::domain::operation::{OperationType, Variant};
 use crate::domain::policy::Ruling;
 
-/// Statement of the log's writer.
-pub(super) type Statement = Query<'static, Postgres, PgArguments>;
+/// Arguments of a statement of the log's writer, or why a value cannot be encoded. They are made apart from the statement, which would be copied with
+/// each value.
+pub(super) type LogArguments = Result<PgArguments, sqlx::Error>;
 
 /// Values of a batch that are bound in one go: some tens of microseconds.
 const VALUES_AT_ONCE: usize = 500;
+/// Memory that is reserved for the values of one record, in bytes: what a small call has.
+const RECORD_BYTES: usize = 1024;
 
 /// Value that a record has for a column, by the column's type.
 pub(super) enum LogColumn {
@@ -115,75 +118,88 @@ impl LogColumn {
     }
 
     /// Binds the value of one record.
-    fn bind_one(&self, query: Statement, replica: ReplicaId, record: &Record) -> Statement {
+    fn bind_one(
+        &self,
+        arguments: &mut PgArguments,
+        replica: ReplicaId,
+        record: &Record,
+    ) -> Result<(), BoxDynError> {
         match self {
-            LogColumn::Uuid(value) => query.bind(value(record)),
-            LogColumn::Replica => query.bind(replica.0),
-            LogColumn::Time(value) => query.bind(value(record)),
-            LogColumn::Text(value) => query.bind(value(record).map(clean)),
-            LogColumn::Shown(value) => query.bind(value(record)),
-            LogColumn::Flag(value) => query.bind(value(record)),
-            LogColumn::Real(value) => query.bind(value(record)),
-            LogColumn::Whole(value) => query.bind(value(record)),
+            LogColumn::Uuid(value) => arguments.add(value(record)),
+            LogColumn::Replica => arguments.add(replica.0),
+            LogColumn::Time(value) => arguments.add(value(record)),
+            LogColumn::Text(value) => arguments.add(value(record).map(clean)),
+            LogColumn::Shown(value) => arguments.add(value(record)),
+            LogColumn::Flag(value) => arguments.add(value(record)),
+            LogColumn::Real(value) => arguments.add(value(record)),
+            LogColumn::Whole(value) => arguments.add(value(record)),
         }
     }
 
     /// Binds the values of a batch as an array; the replica as itself.
-    fn bind_all(&self, query: Statement, replica: ReplicaId, batch: &[&Record]) -> Statement {
+    fn bind_all(
+        &self,
+        arguments: &mut PgArguments,
+        replica: ReplicaId,
+        batch: &[&Record],
+    ) -> Result<(), BoxDynError> {
         match self {
-            LogColumn::Uuid(value) => query.bind(all(batch, value)),
-            LogColumn::Replica => query.bind(replica.0),
-            LogColumn::Time(value) => query.bind(all(batch, value)),
+            LogColumn::Uuid(value) => arguments.add(all(batch, value)),
+            LogColumn::Replica => arguments.add(replica.0),
+            LogColumn::Time(value) => arguments.add(all(batch, value)),
             LogColumn::Text(value) => {
                 let texts = batch.iter().map(|record| value(record).map(clean));
-                query.bind(texts.collect::<Vec<Option<Cow<'_, str>>>>())
+                arguments.add(texts.collect::<Vec<Option<Cow<'_, str>>>>())
             }
-            LogColumn::Shown(value) => query.bind(all(batch, value)),
-            LogColumn::Flag(value) => query.bind(all(batch, value)),
-            LogColumn::Real(value) => query.bind(all(batch, value)),
-            LogColumn::Whole(value) => query.bind(all(batch, value)),
+            LogColumn::Shown(value) => arguments.add(all(batch, value)),
+            LogColumn::Flag(value) => arguments.add(all(batch, value)),
+            LogColumn::Real(value) => arguments.add(all(batch, value)),
+            LogColumn::Whole(value) => arguments.add(all(batch, value)),
         }
     }
 }
 
-/// Binds a batch for `open_activity`, column by column.
-pub(super) async fn bind_open(query: Statement, replica: ReplicaId, batch: &[&Record]) -> Statement {
-    bind_columns(query, WRITTEN.iter().map(|(_, column)| column), replica, batch).await
+/// Returns the arguments of `open_activity` for a batch, column by column.
+pub(super) async fn open_arguments(replica: ReplicaId, batch: &[&Record]) -> LogArguments {
+    by_column(WRITTEN.iter().map(|(_, column)| column), replica, batch).await
 }
 
-/// Binds a batch of final records, column by column.
-pub(super) async fn bind_final(query: Statement, replica: ReplicaId, batch: &[&Record]) -> Statement {
-    bind_columns(query, finals().map(|(_, column)| column), replica, batch).await
+/// Returns the arguments of a batch of final records, column by column.
+pub(super) async fn final_arguments(replica: ReplicaId, batch: &[&Record]) -> LogArguments {
+    by_column(finals().map(|(_, column)| column), replica, batch).await
 }
 
-/// Binds final records one after the other.
-pub(super) fn bind_rows(mut query: Statement, replica: ReplicaId, batch: &[&Record]) -> Statement {
+/// Returns the arguments of final records, one record after the other.
+pub(super) fn row_arguments(replica: ReplicaId, batch: &[&Record]) -> LogArguments {
+    let mut arguments = PgArguments::default();
+    let values = batch.len() * (WRITTEN.len() + WRITTEN_AT_END.len());
+    arguments.reserve(values, batch.len() * RECORD_BYTES);
     for record in batch {
         for (_, column) in finals() {
-            query = column.bind_one(query, replica, record);
+            column.bind_one(&mut arguments, replica, record).map_err(sqlx::Error::Encode)?;
         }
     }
-    query
+    Ok(arguments)
 }
 
-/// Binds a batch column by column. A large one takes over a millisecond, in which calls of the same thread would wait, so it makes way for
-/// them in between.
-async fn bind_columns(
-    mut query: Statement,
+/// Returns the arguments of a batch, column by column. A large one takes over a millisecond, in which calls of the same thread would wait, so it
+/// makes way for them in between.
+async fn by_column(
     columns: impl Iterator<Item = &'static LogColumn>,
     replica: ReplicaId,
     batch: &[&Record],
-) -> Statement {
+) -> LogArguments {
+    let mut arguments = PgArguments::default();
     let mut bound = 0;
     for column in columns {
-        query = column.bind_all(query, replica, batch);
+        column.bind_all(&mut arguments, replica, batch).map_err(sqlx::Error::Encode)?;
         bound += batch.len();
         if bound >= VALUES_AT_ONCE {
             bound = 0;
             yield_now().await;
         }
     }
-    query
+    Ok(arguments)
 }
 
 fn all<T>(batch: &[&Record], value: &fn(&Record) -> T) -> Vec<T> {

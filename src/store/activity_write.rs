@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use ulid::Ulid;
 use uuid::Uuid;
 
-use super::activity_columns::{LogColumn, WRITTEN, bind_final, bind_open, bind_rows, finals};
+use super::activity_columns::{LogColumn, WRITTEN, final_arguments, finals, open_arguments, row_arguments};
 use super::tx::{Lane, TxAccess};
 use super::unit::{Statements, Unit};
 use super::{Store, StoreError, Stored};
@@ -74,7 +74,7 @@ impl Store {
     /// # Errors
     /// The database is out of reach or fails. The rows may be committed all the same.
     pub async fn open_activity(&self, replica: ReplicaId, records: &[&Record]) -> Result<(), StoreError> {
-        let open = bind_open(sqlx::query(OPEN_ACTIVITY.as_str()), replica, records).await;
+        let open = sqlx::query_with(OPEN_ACTIVITY.as_str(), open_arguments(replica, records).await?);
         match self.statements {
             // unnamed statements do not survive a pooler that changes the session between their two messages
             Statements::Unnamed => {
@@ -129,7 +129,8 @@ impl Store {
             Statements::Kept => insert_rows(&mut tx, replica, &finals).await?,
             Statements::Unnamed => {
                 for piece in finals.chunks(ROWS_AT_ONCE) {
-                    let insert = bind_final(sqlx::query(INSERT_FINAL.as_str()), replica, piece).await;
+                    let arguments = final_arguments(replica, piece).await?;
+                    let insert = sqlx::query_with(INSERT_FINAL.as_str(), arguments);
                     insert.execute(&mut *tx).await?;
                 }
             }
@@ -142,7 +143,8 @@ impl Store {
 async fn insert_rows(tx: &mut Unit, replica: ReplicaId, mut records: &[&Record]) -> Result<(), StoreError> {
     for (rows, statement) in ROWS_KEPT.iter().zip(INSERT_ROWS.iter()) {
         while let Some((piece, rest)) = records.split_at_checked(*rows) {
-            bind_rows(sqlx::query(statement.as_str()), replica, piece).execute(&mut **tx).await?;
+            let insert = sqlx::query_with(statement.as_str(), row_arguments(replica, piece)?);
+            insert.execute(&mut **tx).await?;
             records = rest;
         }
     }
@@ -160,7 +162,7 @@ pub(super) async fn insert_within(
         return Ok(());
     }
     sqlx::query("select set_config('role', 'mcpproxy_system', true)").execute(&mut **tx).await?;
-    let insert = bind_final(sqlx::query(INSERT_FINAL.as_str()), replica, records).await;
+    let insert = sqlx::query_with(INSERT_FINAL.as_str(), final_arguments(replica, records).await?);
     insert.execute(&mut **tx).await?;
     Ok(())
 }

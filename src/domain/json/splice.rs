@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::lexer::Lexer;
 use super::skip::value_end;
 use super::text::escape_into;
-use super::{JsonFault, Member};
+use super::{JsonFault, MEMBERS_USUAL, Member};
 
 /// Returns the values of the top-level members called `names`, in the order of `names`, each without
 /// surrounding white space.
@@ -146,7 +146,7 @@ pub fn with_member_first(text: &str, name: &str, raw_value: &str) -> String {
 /// [`JsonFault::NotAnObject`]; [`JsonFault::Syntax`] when the top level is visibly broken.
 pub fn top_level_members(text: &str) -> Result<Vec<Member<'_>>, JsonFault> {
     let mut object = TopLevel::open(text)?;
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(MEMBERS_USUAL);
     while let Some(member) = object.next()? {
         found.push(member);
     }

@@ -141,7 +141,8 @@ impl McpCall<'_> {
         let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
         let arguments = self.params.iter().find(|member| member.name == "arguments").map(|m| m.value);
         let called = Called { endpoint: self.endpoint, name: name.as_deref(), arguments, whole: arguments };
-        called.record(self.gateway, &self.attempt, "invalid_params", message).await;
+        // boxed: rare, it must not be part of every call's future
+        Box::pin(called.record(self.gateway, &self.attempt, "invalid_params", message)).await;
         RpcError::invalid_params(message)
     }
 

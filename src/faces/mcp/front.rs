@@ -51,7 +51,7 @@ pub async fn handle(
     match direct::names(request.uri().query()) {
         Ok(names) => enter(McpEntry { names, ..entry }, &id, request).await,
         Err(error) => {
-            entry.record_unread(request, error.name(), error.message()).await;
+            Box::pin(entry.record_unread(request, error.name(), error.message())).await;
             error.response(None)
         }
     }
@@ -61,13 +61,14 @@ async fn enter(entry: McpEntry<'_>, request_id: &RequestId, request: Request) ->
     let McpEntry { caller, .. } = entry;
     if let Err(error) = caller.authorise(Action::UseTools) {
         let message = error.to_string();
-        entry.record_unread(request, "forbidden", &message).await;
+        Box::pin(entry.record_unread(request, "forbidden", &message)).await;
         return render(StatusCode::FORBIDDEN, "forbidden", &message, None, Some(&request_id.0));
     }
+    // all but calls is boxed, here and below: it must not be part of every call's future
     match *request.method() {
         Method::POST => post(entry, request).await,
-        Method::GET => get(entry, request.headers()).await,
-        Method::DELETE => delete(entry, request.headers()).await,
+        Method::GET => Box::pin(get(entry, request.headers())).await,
+        Method::DELETE => Box::pin(delete(entry, request.headers())).await,
         _ => {
             let mut response = json_response(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -103,7 +104,7 @@ async fn post(entry: McpEntry<'_>, request: Request) -> Response {
     };
     let (id, method, params) = match entry.parse(&body, || envelope::read(&body)).await {
         Err((error, id)) => {
-            entry.record_unreadable(headers, &body, &error).await;
+            Box::pin(entry.record_unreadable(headers, &body, &error)).await;
             Operation::unreadable(faces, began, &error);
             return error.response(id.as_deref());
         }
@@ -151,7 +152,7 @@ async fn post(entry: McpEntry<'_>, request: Request) -> Response {
         Err(error) => {
             if method == "tools/call" && !error.recorded {
                 let attempt = operation.part(entry.attempt(headers, id, meta));
-                entry.record(&attempt, Some(params), error.name(), error.message()).await;
+                Box::pin(entry.record(&attempt, Some(params), error.name(), error.message())).await;
             }
             operation.ended(error.end());
             error.response(Some(id))
@@ -280,7 +281,7 @@ impl Incoming<'_> {
         match self.method {
             "ping" => Ok(self.result("{}")),
             method if wishes::is_wish(self.entry.endpoint, method) => {
-                wishes::store(self.entry, session.as_ref(), method, self.members).await?;
+                Box::pin(wishes::store(self.entry, session.as_ref(), method, self.members)).await?;
                 Ok(self.result("{}"))
             }
             _ => {
@@ -307,7 +308,7 @@ impl Incoming<'_> {
                 return Ok(json_response(StatusCode::OK, Text::whole(self.id, "result", &body)));
             }
             if offers::is_asked_by(self.method) {
-                return self.call(era, client, session).ask(self.method).await;
+                return Box::pin(self.call(era, client, session).ask(self.method)).await;
             }
         }
         match self.method {

@@ -346,7 +346,8 @@ impl Calls {
         };
         if let Some(clerk) = clerk {
             let end = LedgerEnd::of(&ended, sending.sent.is_dispatched());
-            pending.record.has_ledger = clerk.end(end).await;
+            // boxed: rare, it must not be part of every call's future
+            pending.record.has_ledger = Box::pin(clerk.end(end)).await;
         }
         let record = &mut pending.record;
         record.upstream_ms = own.is_none().then(|| clock::milliseconds(sending.elapsed()));

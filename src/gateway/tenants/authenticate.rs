@@ -153,25 +153,24 @@ impl Tenants {
         credential: PresentedCredential<'_>,
         tenant: Option<&str>,
     ) -> Result<Arc<Caller>, AuthError> {
+        // all but a key that is known is boxed: kilobytes that would be part of every request's future, and copied with it
         let secret = credential.text();
         if let PresentedCredential::Session(cookie) = credential {
-            return self
-                .session_of_cookie(cookie, tenant, SessionTouch::Use)
-                .await
-                .map(|session| session.caller);
+            let session = Box::pin(self.session_of_cookie(cookie, tenant, SessionTouch::Use));
+            return session.await.map(|session| session.caller);
         }
         let hash = hash_key(secret);
         if self.options.bootstrap.is(&hash) {
-            return self.platform_caller(tenant).await;
+            return Box::pin(self.platform_caller(tenant)).await;
         }
         if let PresentedCredential::Bearer(token) = credential
             && is_token(token)
         {
-            return self.authenticate_token((token, &hash), tenant).await;
+            return Box::pin(self.authenticate_token((token, &hash), tenant)).await;
         }
         match self.live.caller(&hash) {
             Some(caller) => Ok(caller),
-            None => self.look_up(secret, &hash).await,
+            None => Box::pin(self.look_up(secret, &hash)).await,
         }
     }
 
