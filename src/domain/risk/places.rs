@@ -24,7 +24,7 @@ pub struct RiskPlace {
 }
 
 /// Returns the first place of each signal in the masked arguments of a tool, of which `is_cut` says whether they are the beginning of longer ones.
-/// Those that are no JSON any more, since something was masked, are looked at as far as they can be read.
+/// Arguments that are no JSON any more, since something was masked, are looked at as far as they can be read.
 pub fn risk_places(canonical: &str, arguments: &str, is_cut: bool) -> Vec<RiskPlace> {
     let mut places = Places::default();
     let closed = if is_cut { Cow::Owned(closed(arguments)) } else { Cow::Borrowed(arguments) };
