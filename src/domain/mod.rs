@@ -4,6 +4,7 @@ pub mod activity;
 pub mod annotations;
 pub mod backoff;
 pub mod bootstrap;
+pub mod brief;
 pub mod canonical;
 pub mod client_file;
 pub mod consent;

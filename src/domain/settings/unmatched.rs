@@ -1,5 +1,8 @@
 //! Warning about a list of globs that leaves keys without tools.
 
+use std::borrow::Cow;
+
+use crate::domain::brief::{listed, short};
 use crate::domain::glob::{self, Globs};
 use crate::domain::near;
 
@@ -41,14 +44,13 @@ pub fn idle_globs(globs: &[String], known: &[&str]) -> Option<String> {
     let is_idle = |glob: &&String| !known.iter().any(|tool| glob::matches(glob, tool));
     let idle: Vec<&String> = globs.iter().filter(is_idle).collect();
     let named = |glob: &&String| match near::tool(glob, known) {
-        Some(meant) => format!("{} (did you mean '{}'?)", short(glob), short(&meant)),
-        None => short(glob),
+        Some(meant) => format!("{} (did you mean '{}'?)", name(glob), name(&meant)),
+        None => name(glob).into_owned(),
     };
-    let names: Vec<String> = idle.iter().take(NAMED_MAX).map(named).collect();
-    (!names.is_empty()).then(|| {
+    (!idle.is_empty()).then(|| {
         format!(
             "these globs of allowed_tools match no tool that is known and not blocked now: {}.",
-            listed(&names, idle.len())
+            listed(idle.iter().map(named), NAMED_MAX)
         )
     })
 }
@@ -90,7 +92,7 @@ pub fn keys_without_tools(mut keys: Vec<(&str, &Globs)>, known: &[&str]) -> Opti
     });
     let is_whole = keys.len() == all;
     keys.retain(|(_, globs)| !known.iter().any(|tool| globs.allows(tool)));
-    let mut names: Vec<String> = keys.into_iter().map(|(name, _)| short(name)).collect();
+    let mut names: Vec<&str> = keys.into_iter().map(|(name, _)| name).collect();
     // a key and its successor have one name
     names.dedup();
     if names.is_empty() || known.is_empty() {
@@ -99,25 +101,13 @@ pub fn keys_without_tools(mut keys: Vec<(&str, &Globs)>, known: &[&str]) -> Opti
     let rest = if is_whole { "" } else { " Not all keys were looked at." };
     Some(format!(
         "keys whose own allowed_tools has no tool in common with the lists that hold as well see none: {}.{rest}",
-        listed(&names, names.len())
+        listed(names.into_iter().map(name), NAMED_MAX)
     ))
 }
 
-/// Returns the first names of `all`, and the number of the others.
-fn listed(names: &[String], all: usize) -> String {
-    let mut list = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-    if all > NAMED_MAX {
-        list.push_str(&format!(" and {} more", all - NAMED_MAX));
-    }
-    list
-}
-
-/// Returns the beginning of a glob or name, with an ellipsis where more follows.
-fn short(name: &str) -> String {
-    match name.char_indices().nth(NAME_CHARS_MAX) {
-        None => name.to_owned(),
-        Some((at, _)) => format!("{}…", name.get(..at).unwrap_or_default()),
-    }
+/// Returns a glob or name, cut to [`NAME_CHARS_MAX`] characters.
+fn name(text: &str) -> Cow<'_, str> {
+    short(text, NAME_CHARS_MAX)
 }
 
 #[cfg(test)]

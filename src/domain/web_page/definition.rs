@@ -16,6 +16,7 @@ use super::reading::PageReading;
 use super::settings::Disclosure;
 use super::tool::{FormTool, StepTarget};
 use super::wording::{is_unseen, parameter_name, quoted, site_text};
+use crate::domain::brief::listed;
 
 /// Most names in one sentence of a description.
 const LISTED_MAX: usize = 30;
@@ -241,14 +242,6 @@ fn definition(
 /// Appends a sentence with a list, if there is anything in it.
 fn sentence(text: &mut String, head: &str, names: &[&str]) {
     if !names.is_empty() {
-        text.push_str(&format!(" {head}: {}.", listed(names)));
+        text.push_str(&format!(" {head}: {}.", listed(names.iter().copied(), LISTED_MAX)));
     }
-}
-
-fn listed(names: &[&str]) -> String {
-    let mut list = names.iter().take(LISTED_MAX).copied().collect::<Vec<_>>().join(", ");
-    if names.len() > LISTED_MAX {
-        list.push_str(&format!(" and {} more", names.len() - LISTED_MAX));
-    }
-    list
 }

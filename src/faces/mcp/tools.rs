@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 
 use super::{ClientEra, management, result};
+use crate::domain::brief::listed;
 use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
 use crate::domain::intent::IntentMode;
 use crate::domain::operation::{OperationType, Variant};
@@ -105,10 +106,7 @@ fn servers(view: &View) -> String {
     if view.servers.is_empty() {
         return String::new();
     }
-    let named =
-        view.servers.iter().take(SERVERS_NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = view.servers.len().saturating_sub(SERVERS_NAMED_MAX);
-    if more == 0 { format!(" Servers: {named}.") } else { format!(" Servers: {named} and {more} more.") }
+    format!(" Servers: {}.", listed(view.servers.iter().map(String::as_str), SERVERS_NAMED_MAX))
 }
 
 fn call_tool(variant: Variant, mode: IntentMode) -> Value {

@@ -11,6 +11,7 @@ pub(in crate::faces) mod server;
 
 use std::borrow::Cow;
 
+use crate::domain::brief;
 use crate::gateway::GatewayError;
 
 /// Returns the error for an unknown name, with the known ones.
@@ -27,8 +28,5 @@ pub(in crate::faces) fn unknown(what: &str, name: &str, known: &[&str]) -> Gatew
 pub(in crate::faces) fn clip(text: &str) -> Cow<'_, str> {
     /// Longest text repeated, in characters.
     const SHOWN_CHARS_MAX: usize = 64;
-    match text.char_indices().nth(SHOWN_CHARS_MAX) {
-        None => Cow::Borrowed(text),
-        Some((at, _)) => Cow::Owned(format!("{}…", text.get(..at).unwrap_or_default())),
-    }
+    brief::short(text, SHOWN_CHARS_MAX)
 }

@@ -9,7 +9,8 @@ use super::super::facts::{PageFacts, PageTarget, PageToolKind};
 use super::super::form::FormMethod;
 use super::super::tool::{FormTool, StepTarget};
 use super::super::wording::quoted;
-use super::{LISTED_MAX, NamedForm, WebTool, annotations, closed, definition, listed, sentence};
+use super::{LISTED_MAX, NamedForm, WebTool, annotations, closed, definition, sentence};
+use crate::domain::brief::listed;
 
 /// Most elements that a tool for single steps lists.
 const TARGETS_MAX: usize = 500;
@@ -122,7 +123,11 @@ pub(super) fn page_invoke(forms: &[&NamedForm<'_>]) -> Option<WebTool> {
         let button = form.tool.button_parameter();
         fields.extend(button.as_deref());
         let functions = form.tool.functions.join(", ");
-        text.push_str(&format!(" {} ({functions}): {}.", form.name, listed(&fields)));
+        text.push_str(&format!(
+            " {} ({functions}): {}.",
+            form.name,
+            listed(fields.iter().copied(), LISTED_MAX)
+        ));
     }
     let tools: Vec<&FormTool> = forms.iter().map(|form| form.tool).collect();
     let of_forms = forms.iter().map(|form| (form.name.clone(), form.facts(PageToolKind::Form))).collect();

@@ -7,6 +7,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::super::client::{ApiClient, ApiQuery};
 use super::super::output::{self, Column, text};
+use crate::domain::brief;
 
 /// Most characters of the arguments that are shown.
 const ARGUMENTS_CHARS_MAX: usize = 80;
@@ -38,11 +39,7 @@ fn client(record: &Value) -> String {
 
 /// Returns the arguments as the record has them, where secrets are masked, cut to one short line.
 fn arguments(record: &Value) -> String {
-    let whole = output::one_line(&text(record, "arguments"));
-    match whole.char_indices().nth(ARGUMENTS_CHARS_MAX) {
-        Some((at, _)) => format!("{}…", whole.get(..at).unwrap_or_default()),
-        None => whole,
-    }
+    brief::short(&output::one_line(&text(record, "arguments")), ARGUMENTS_CHARS_MAX).into_owned()
 }
 
 /// Answers of persons to permission requests, by the id of the request.
