@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use clap::{CommandFactory, Parser, Subcommand};
 use mcpproxy::app::{exit, run};
 use mcpproxy::faces::cli;
+use tokio::runtime::Runtime;
 
 /// Allocator that gives memory back after load; its settings are in `.cargo/config.toml`.
 #[global_allocator]
@@ -102,6 +104,19 @@ fn sentence(error: &anyhow::Error) -> String {
     text
 }
 
+/// Runs a command other than `serve`, which has its own threads.
+async fn run(command: Command) -> Result<(), Ended> {
+    match command {
+        Command::Migrate { config } => run::migrate(config.as_deref()).await.map_err(Into::into),
+        Command::Config(config) => {
+            let found = run::find_config(config.file()).map_err(Ended::Gateway)?;
+            config.show(&found).map_err(Ended::Client)
+        }
+        Command::Serve { .. } | Command::StdioWarden | Command::StdioProgram { .. } => Ok(()),
+        Command::Client(command) => cli::run(*command, Cli::command()).await.map_err(Ended::Client),
+    }
+}
+
 #[expect(clippy::print_stderr, reason = "a start that fails says why before there is a log")]
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -113,25 +128,18 @@ fn main() -> ExitCode {
         eprintln!("{}", run::stdio_program(hide, argv));
         return ExitCode::from(NOT_STARTED);
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("mcpproxy: the runtime could not start: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let outcome = runtime.block_on(async {
-        match cli.command {
-            Command::Serve { config } => run::serve(config.as_deref()).await.map_err(Into::into),
-            Command::Migrate { config } => run::migrate(config.as_deref()).await.map_err(Into::into),
-            Command::Config(config) => {
-                let found = run::find_config(config.file()).map_err(Ended::Gateway)?;
-                config.show(&found).map_err(Ended::Client)
+    // ends after an error is printed: a name that is looked up in vain keeps it
+    let runtime;
+    let outcome = match cli.command {
+        Command::Serve { config } => run::serve(config.as_deref()).map_err(Into::into),
+        command => match Runtime::new() {
+            Ok(started) => {
+                runtime = started;
+                runtime.block_on(run(command))
             }
-            Command::StdioWarden | Command::StdioProgram { .. } => Ok(()),
-            Command::Client(command) => cli::run(*command, Cli::command()).await.map_err(Ended::Client),
-        }
-    });
+            Err(error) => Err(Ended::Gateway(anyhow!(error).context("the runtime could not start"))),
+        },
+    };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Ended::Gateway(error)) => {

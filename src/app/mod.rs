@@ -11,3 +11,4 @@ mod open_files;
 mod own_memory;
 pub mod run;
 mod telemetry;
+mod threads;

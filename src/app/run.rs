@@ -17,7 +17,7 @@ use super::listeners::BoundSockets;
 use super::live_settings::{self, SettingsInForce};
 use super::local_postgres::LocalPostgres;
 use super::telemetry::{self, LogDirectives, Metrics, Traces};
-use super::{memory_budget, open_files, own_memory};
+use super::{memory_budget, open_files, own_memory, threads};
 use crate::domain::bootstrap::BootstrapKey;
 use crate::domain::id::ReplicaId;
 use crate::domain::identity::PublicUrl;
@@ -44,14 +44,23 @@ pub const STDIO_PROGRAM: &str = "stdio-program";
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// The configuration cannot be used, or the gateway cannot start: database, schema, master keys, listeners.
+/// The configuration cannot be used, or the gateway cannot start: threads, database, schema, master keys, listeners.
 /// [`super::exit::code`] tells whether another start may help.
-pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
+pub fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
     own_memory::close().context("the environment of this process cannot be closed to others")?;
     let mut config = Config::load_from_process(config_file)?;
     config.limits.memory_bytes_max = memory_budget::resolve(config.limits.memory_bytes_max)?;
     let log_filter = telemetry::start(&config.telemetry);
     open_files::raise(&config.limits);
+    let runtime = threads::start(config.server.workers).context("the threads could not be started")?;
+    let served = runtime.block_on(serve_with(&config, &log_filter));
+    // a name that is looked up in vain must not keep the process from its end
+    runtime.shutdown_background();
+    served
+}
+
+/// Serves with this configuration until SIGTERM or SIGINT.
+async fn serve_with(config: &Config, log_filter: &LogDirectives) -> anyhow::Result<()> {
     let (stop, hangups) = (stop_on_signals()?, hangups()?);
     // before a private database is made, which would be left behind
     let sockets = BoundSockets::bind(&config.server)?;
@@ -60,7 +69,7 @@ pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
         tracing::info!("the bootstrap key, which is the platform's, is in {}", file.display());
     }
     let place = (sockets, (&options, local.is_some()));
-    let served = serve_on(&config, place, (stop, hangups), &log_filter).await;
+    let served = serve_on(config, place, (stop, hangups), log_filter).await;
     if let Some(local) = local {
         local.stop().await;
     }

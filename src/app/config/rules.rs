@@ -44,6 +44,7 @@ fn range(key: &str) -> (i64, i64) {
         "search.embeddings_batch" => (1, 256),
         "search.embeddings_wait_ms" => (1, 10_000),
         "search.embeddings_timeout_s" => (1, 600),
+        "server.workers" => (0, 256),
         "limits.activity_queue_bytes" => (1 << 16, 1 << 36),
         _ if key.starts_with("limits.database_pool_") => (1, 1000),
         "limits.definition_bytes_per_tenant_max" => (1, 1 << 36),

@@ -36,6 +36,8 @@ pub struct ServerSettings {
     /// URL under which clients reach the gateway; `None` if it is not set.
     #[serde(deserialize_with = "optional")]
     pub public_url: Option<String>,
+    /// Number of threads that serve, 0 to 256. 0 stands for one for each processor that the process may use, at most 16.
+    pub workers: usize,
 }
 
 /// Settings of logins with an identity provider.
