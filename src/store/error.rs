@@ -141,6 +141,12 @@ impl StoreError {
         error.code().as_deref() == Some("23514")
     }
 
+    /// Returns whether a row with this key exists already.
+    pub fn is_duplicate(&self) -> bool {
+        let StoreError::Database(sqlx::Error::Database(error)) = self else { return false };
+        error.is_unique_violation()
+    }
+
     /// Returns whether the data itself was refused (SQLSTATE classes 21, 22, 23, 54), so that a retry cannot help.
     pub fn is_bad_data(&self) -> bool {
         let StoreError::Database(sqlx::Error::Database(error)) = self else { return false };

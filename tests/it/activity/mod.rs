@@ -17,3 +17,4 @@ mod retention;
 mod reviewed;
 mod stream;
 mod stubs;
+mod twice;
