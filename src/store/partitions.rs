@@ -9,6 +9,7 @@ use chrono::{Days, NaiveDate};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 use tokio::time::timeout;
 
+use super::activity_columns::{NOT_COMPARED, STATISTICS};
 use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::backoff::{Backoff, chance};
@@ -40,8 +41,8 @@ enum Standing {
 }
 
 impl Store {
-    /// Creates the missing partitions from yesterday to 14 days ahead, by the database's clock. Returns how many. A
-    /// replica whose clock differs creates the days that it needs itself.
+    /// Creates the missing partitions from yesterday to 14 days ahead, by the database's clock, and bounds the statistics of all. Returns how many
+    /// were missing. A replica whose clock differs creates the days that it needs itself.
     ///
     /// # Errors
     /// [`StoreError::Schema`] if a pooler is in front of `direct_url`. Other errors come from the database, among them
@@ -53,6 +54,7 @@ impl Store {
         let made = self.ensure_partitions(first.iter_days().take(DAYS_AHEAD as usize + 2)).await?;
         let last_day = today.checked_add_days(Days::new(DAYS_AHEAD)).unwrap_or(today);
         self.noted.has_partitions_until(last_day, now);
+        self.bound_statistics().await?;
         Ok(made)
     }
 
@@ -96,6 +98,40 @@ impl Store {
         }
         self.ensure_partitions(days.await?.into_iter()).await?;
         write().await
+    }
+
+    /// Bounds what Postgres does for the statistics of each day, also of one that another release made, and of columns that came later. A
+    /// day whose lock is not free waits for the next pass.
+    async fn bound_statistics(&self) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
+        let changes: Vec<String> = sqlx::query_scalar(
+            "select format('alter table %s ', i.inhrelid::regclass)
+                 || string_agg(format('alter column %I set statistics %s', a.attname, w.target), ', ')
+             from pg_inherits i join pg_attribute a on a.attrelid = i.inhrelid and a.attnum > 0 and not a.attisdropped
+             cross join lateral (select case when a.attname = any($1) then 0 else $2 end) w (target)
+             where i.inhparent = 'activity'::regclass and not i.inhdetachpending
+                and coalesce(a.attstattarget, -1) <> w.target
+             group by i.inhrelid",
+        )
+        .bind(NOT_COMPARED)
+        .bind(STATISTICS)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let mut session = self.owner_session().await?;
+        for change in &changes {
+            match session.run(change).await {
+                Err(error) if !is_contention(&error) => {
+                    tracing::warn!(%error, "the statistics of a day of the log are not bounded yet");
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        session.close().await;
+        Ok(())
     }
 
     async fn attached_partitions(&self) -> Result<HashSet<String>, StoreError> {

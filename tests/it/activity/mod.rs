@@ -15,6 +15,7 @@ mod refused;
 mod reports;
 mod retention;
 mod reviewed;
+mod statistics;
 mod stream;
 mod stubs;
 mod twice;
